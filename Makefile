@@ -1,0 +1,50 @@
+# `make test` and `make demo` do everything on a fresh machine; `make help` lists the rest.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+DATA ?= ../shared/data
+
+# Tests that need the real G1 demonstrations find them here; without the folder they say why they are skipped.
+ifneq ($(wildcard $(DATA)/g1_pick_bottle/meta/info.json),)
+export PTR_ROBOT_G1_DATASET ?= $(abspath $(DATA)/g1_pick_bottle)
+endif
+export HF_HUB_OFFLINE ?= 1
+export MUJOCO_GL ?= egl
+
+.PHONY: help install system test lint demo clean
+
+help:
+	@echo "make test     install, then lint, type-check, check the layers and run every test"
+	@echo "make demo     install, then run the main job"
+	@echo "make lint     ruff, mypy --strict and the import layers"
+	@echo "make install  the virtual environment in $(VENV)"
+	@echo "make clean    remove the virtual environment and caches"
+
+install: system $(STAMP)
+
+system:
+	@bash scripts/system_packages.sh
+
+$(STAMP): pyproject.toml constraints.txt
+	@echo "Installing into $(VENV) (several GB on the first run: PyTorch brings its GPU libraries)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv -c constraints.txt
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[all,dev]'
+	@touch $@
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint
+	$(BIN)/pytest
+
+demo: install
+	@echo "The demo is not here yet: this version holds the method (see README.md) and its examples."
+	$(BIN)/python examples/ten_lines.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

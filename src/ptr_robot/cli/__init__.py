@@ -1,0 +1,1 @@
+"""The ``ptr`` command: one file a verb, parsing only."""

@@ -1,0 +1,57 @@
+"""The entry point of ``ptr``: finds the verb, runs it, and turns every expected error into one line."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+from ptr_robot import __version__
+from ptr_robot.errors import ConfigError, PTRError, did_you_mean
+
+VERBS: dict[str, str] = {
+    "collect": "record scripted Meta-World operators of stated skill as a LeRobot dataset",
+    "corrupt": "write a corrupted copy of a dataset, with the ground truth of what was done",
+    "info": "show what is in a dataset, and what is odd about it",
+}
+
+
+def usage() -> str:
+    """The text that ``ptr --help`` prints."""
+    lines = [f"ptr {__version__}: post-train robot policies on demonstrations of mixed quality", ""]
+    lines += ["usage: ptr VERB [--flags]", "", "verbs:"]
+    lines += [f"  {verb:<9} {text}" for verb, text in VERBS.items()]
+    lines += ["", "`ptr VERB --help` lists the flags of a verb."]
+    return "\n".join(lines)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one verb and return the exit code; errors pass through."""
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        sys.stdout.write(usage() + "\n")
+        return 0
+    if arguments[0] == "--version":
+        sys.stdout.write(__version__ + "\n")
+        return 0
+    verb = arguments[0]
+    if verb not in VERBS:
+        raise ConfigError(f"there is no verb {verb!r}; {did_you_mean(verb, VERBS)}")
+    module = importlib.import_module(f"ptr_robot.cli.{verb}")
+    return int(module.main(list(arguments[1:])) or 0)
+
+
+def main() -> None:
+    """Console script: exit code 0 on success, 1 on an expected error, 130 on Ctrl-C."""
+    try:
+        code = run(sys.argv[1:])
+    except PTRError as error:
+        sys.stderr.write(f"ptr: error: {error}\n")
+        code = 1
+    except KeyboardInterrupt:
+        sys.stderr.write("ptr: interrupted\n")
+        code = 130
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Posterior-Transition Reweighting in plain PyTorch."""

@@ -1,0 +1,1 @@
+"""What PTR asks of a policy, and the reference vision-language-action policy."""

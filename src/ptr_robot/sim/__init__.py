@@ -1,0 +1,1 @@
+"""Simulated environments, scripted operators and rollouts."""

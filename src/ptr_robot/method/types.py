@@ -1,0 +1,70 @@
+"""The values that enter and leave PTR: what the policy computed, and what is known about each sample."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class ChunkForward:
+    """What a policy's ordinary forward pass over ``N`` action chunks gives to PTR.
+
+    ``contexts`` must pool positions that never attend to an action token; ``action_tokens`` embed the recorded
+    actions, ``action_states`` are the hidden states on the action positions of the (noised) training pass.
+    """
+
+    action_losses: Tensor  # (N,) unreduced: the mean over valid steps and active dimensions of each sample
+    contexts: Tensor  # (N, Dh) h_t
+    action_tokens: Tensor  # (N, L, Da) E_t, also A_t
+    action_states: Tensor | None = None  # (N, L, Dc) C_t; needed by the belief tokenizer
+    step_mask: Tensor | None = None  # (N, L) bool: True on real steps, False on padding; None = all real
+
+    @staticmethod
+    def stack(chunks: Sequence[ChunkForward]) -> ChunkForward:
+        """The ``T`` chunks of ``B`` segments as one flat batch in (B, T) order."""
+        stacked = {}
+        for field in fields(ChunkForward):
+            values = [getattr(chunk, field.name) for chunk in chunks]
+            stacked[field.name] = None if values[0] is None else torch.stack(values, dim=1).flatten(0, 1)
+        return ChunkForward(**stacked)
+
+
+@dataclass(frozen=True)
+class Samples:
+    """What is known about each of the ``N`` chunks besides the policy's view of it."""
+
+    targets: Tensor  # (N, Dy) encoded consequences; rows without a target may hold anything
+    has_target: Tensor  # (N,) bool
+    sample_ids: Tensor  # (N,) int64: the identity of the sample in the dataset, the same in every epoch
+    episode_ids: Tensor | None = None  # (N,) int64: needed when num_folds > 1
+    task_ids: Tensor | None = None  # (N,) int64: for hard negatives
+    states: Tensor | None = None  # (N, S) normalised proprioception: for hard negatives
+    source_ids: Tensor | None = None  # (N,) int64: for the shares of sources in the diagnostics
+    offsets: Tensor | None = None  # (N,) normalised Δ' >= 0: for the offset discount
+
+
+@dataclass(frozen=True)
+class PTROutput:
+    """One training step's loss and what led to it; all but ``loss`` is detached.
+
+    Under several processes ``loss`` is scaled so that averaging gradients over ranks (as DDP does) gives the
+    gradient of the global objective; the other losses are the global values, the same on every rank.
+    """
+
+    loss: Tensor  # () backpropagate this
+    action_loss: Tensor  # () Eq. weighted_loss
+    identification_loss: Tensor  # () Eq. nce
+    ranking_loss: Tensor  # () Eq. rank
+    tokenizer_loss: Tensor  # () entropy and diversity terms, with their coefficients
+    weights: Tensor  # (N,) float32 w_t
+    scores: Tensor  # (N,) float32 T_t; zero where a sample has no target
+    log_posteriors: Tensor  # (N,) float32; zero where a sample has no target
+    margins: Tensor  # (N,) float32 matched logit minus best mismatched one; zero where there is none
+    candidate_counts: Tensor  # (N,) int64 |Y_t|; 1 where a sample has no target
+    is_scored: Tensor  # (N,) bool: the sample had a target
+    token_entropy: Tensor  # () H_tok
+    token_overlap: Tensor  # () D_tok

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -15,9 +16,10 @@ UNIFIED_DIM = 200
 class SegmentBatch:
     """``B`` segments of ``T`` consecutive chunks of ``L`` actions; letters: V views, F distinct frames.
 
-    A segment needs each chunk's current frame and its future frame. With an offset of one chunk these are ``T + 1``
-    distinct frames, and each is stored (and decoded) once: ``current_frame`` and ``future_frame`` point into
-    ``frames``. The future frame is a training target only; a policy must never be given it as an input.
+    A segment needs each chunk's current frame and its future frame. With an offset of one chunk these are
+    ``T + 1`` distinct frames, and each is stored (and decoded) once: ``current_frame`` and ``future_frame``
+    point into ``frames``. The future frame is a training target only; a policy must never be given it as an
+    input.
     """
 
     frames: Tensor  # (B, F, V, 3, H, W) uint8; V = 0 for state-only data
@@ -58,7 +60,7 @@ class SegmentBatch:
         """The same batch in page-locked memory; torch's DataLoader calls this."""
         return self._map(lambda tensor: tensor.pin_memory())
 
-    def _map(self, function) -> SegmentBatch:  # type: ignore[no-untyped-def]
+    def _map(self, function: Callable[[Tensor], Tensor]) -> SegmentBatch:
         changed = {
             field.name: function(value)
             for field in dataclasses.fields(self)

@@ -1,9 +1,8 @@
-"""What is wrong with which episode of a dataset, for datasets where somebody knows: JSON Lines beside the metadata."""
+"""What is wrong with which episode of a dataset, where somebody knows: JSON Lines beside the metadata."""
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -45,7 +44,7 @@ def write_ground_truth(root: Path, truths: Sequence[EpisodeTruth]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
     partial.write_text("".join(json.dumps(asdict(truth)) + "\n" for truth in truths))
-    os.replace(partial, path)
+    partial.replace(path)
     return path
 
 

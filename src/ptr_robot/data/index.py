@@ -1,0 +1,103 @@
+"""Opens a LeRobot dataset of either version, a folder or a hub id, and checks it before anything is decoded."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from ptr_robot.data.checks import find_problems, locate_rows
+from ptr_robot.data.metadata import read_episodes, read_features, read_info, read_tasks
+from ptr_robot.data.records import (
+    DatasetIndex,
+    EpisodeProblem,
+    EpisodeRecord,
+    Feature,
+    VideoSpan,
+)
+from ptr_robot.errors import DataError, require
+
+__all__ = ["DatasetIndex", "EpisodeProblem", "EpisodeRecord", "Feature", "VideoSpan", "open_index"]
+
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+def open_index(
+    dataset: str | Path,
+    *,
+    root: str | Path | None = None,
+    revision: str | None = None,
+    episodes: Sequence[int] | None = None,
+    skip_bad_episodes: bool = False,
+) -> DatasetIndex:
+    """Open a dataset: a local folder (v2.1 or v3.0), or a hub id, fetched as LeRobot does.
+
+    ``root`` is the local folder of a hub id, as in LeRobot. Every episode is checked (files, lengths, rates, finite
+    values); the first unusable one is an error, or with ``skip_bad_episodes`` goes to ``left_out``.
+    """
+    folder = find_folder(dataset, root, revision)
+    info = read_info(folder)
+    records = read_episodes(folder, info)
+    index = DatasetIndex(
+        root=folder,
+        version=info["codebase_version"],
+        fps=float(info["fps"]),
+        robot_type=info.get("robot_type"),
+        features=read_features(info),
+        tasks=read_tasks(folder, info["codebase_version"]),
+        episodes=tuple(_choose(folder, records, episodes)),
+        total_frames=sum(record.length for record in records),
+        total_episodes=records[-1].episode_index + 1,
+    )
+    index, lost = locate_rows(index)
+    problems = sorted([*lost, *find_problems(index)], key=lambda problem: problem.episode_index)
+    if problems and not skip_bad_episodes:
+        others = f" ({len(problems) - 1} more episodes have problems)" if len(problems) > 1 else ""
+        raise DataError(f"{problems[0].message}; leave such episodes out with skip_bad_episodes{others}")
+    bad = {problem.episode_index for problem in problems}
+    sound = tuple(record for record in index.episodes if record.episode_index not in bad)
+    if not sound:
+        raise DataError(f"{folder}: no usable episode is left; the first problem: {problems[0].message}")
+    return dataclasses.replace(index, episodes=sound, left_out=tuple(problems))
+
+
+def find_folder(dataset: str | Path, root: str | Path | None = None, revision: str | None = None) -> Path:
+    """The local folder of a dataset; a hub id is fetched into LeRobot's own place unless it is there already."""
+    local = Path(root if root is not None else dataset).expanduser()
+    if (local / "meta" / "info.json").is_file():
+        return local
+    if local.is_dir() and root is None:
+        raise DataError(f"{local}: no meta/info.json here; give the folder of one LeRobot dataset")
+    if isinstance(dataset, Path) or not HUB_ID.fullmatch(dataset):
+        raise DataError(f"{dataset}: no such folder, and not a hub id of the form owner/name")
+    return _fetch(dataset, local if root is not None else _lerobot_home() / dataset, revision)
+
+
+def _lerobot_home() -> Path:
+    """Where LeRobot keeps datasets; spelt out because importing LeRobot takes seconds."""
+    cache = os.environ.get("HF_HOME", str(Path("~/.cache/huggingface").expanduser()))
+    return Path(os.environ.get("HF_LEROBOT_HOME", str(Path(cache) / "lerobot"))).expanduser()
+
+
+def _fetch(repo_id: str, folder: Path, revision: str | None) -> Path:
+    if (folder / "meta" / "info.json").is_file() and revision is None:
+        return folder
+    hub = require("huggingface_hub", "lerobot")
+    try:
+        hub.snapshot_download(repo_id, repo_type="dataset", revision=revision, local_dir=folder)
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise DataError(f"{repo_id}: not in {folder}, and the hub did not give it ({reason})") from error
+    return folder
+
+
+def _choose(root: Path, records: list[EpisodeRecord], wanted: Sequence[int] | None) -> list[EpisodeRecord]:
+    if wanted is None:
+        return records
+    known = {record.episode_index: record for record in records}
+    for number in wanted:
+        if number not in known:
+            raise DataError(f"{root}: there is no episode {number}; it has 0 to {records[-1].episode_index}")
+    return [known[number] for number in sorted(set(wanted))]

@@ -61,9 +61,5 @@ class SegmentBatch:
         return self._map(lambda tensor: tensor.pin_memory())
 
     def _map(self, function: Callable[[Tensor], Tensor]) -> SegmentBatch:
-        changed = {
-            field.name: function(value)
-            for field in dataclasses.fields(self)
-            if isinstance(value := getattr(self, field.name), Tensor)
-        }
-        return dataclasses.replace(self, **changed)
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return SegmentBatch(**{k: function(v) if isinstance(v, Tensor) else v for k, v in values.items()})

@@ -16,20 +16,19 @@ from ptr_robot.data.records import DatasetIndex, EpisodeProblem, EpisodeRecord, 
 from ptr_robot.data.tables import Columns, column_to_numpy, iterate_episodes
 from ptr_robot.errors import DataError, require
 
+Place = tuple[Path, int, int]  # of an episode: its table file, its first row there, the number of its rows
+
 
 def locate_rows(index: DatasetIndex) -> tuple[DatasetIndex, list[EpisodeProblem]]:
     """The index with every episode's rows where the tables really hold them.
 
-    The row is taken from the table's own episode column: the v2.1 to v3.0 converter names the wrong file for an
-    episode that starts a new one, and LeRobot, which reads all files as one, does not notice.
+    The row is taken from the table's own episode column: LeRobot's converter from v2.1 names the wrong file for
+    an episode that starts a new one, and LeRobot, which reads all files as one, does not notice.
     """
-    places: dict[int, tuple[Path, int, int]] = {}
+    places: dict[int, Place] = {}
     reasons: dict[Path, str] = {}
     for path in _tables_to_search(index):
-        try:
-            places.update(_rows_of_file(path))
-        except DataError as error:
-            reasons[path] = str(error)
+        places.update(_rows_of_file(path, reasons))
     found: list[EpisodeRecord] = []
     problems: list[EpisodeProblem] = []
     for record in index.episodes:
@@ -49,17 +48,19 @@ def _tables_to_search(index: DatasetIndex) -> list[Path]:
     return list(dict.fromkeys([*named, *sorted((index.root / "data").glob("*/*.parquet"))]))
 
 
-def _rows_of_file(path: Path) -> dict[int, tuple[Path, int, int]]:
-    """By episode index: the file, its first row there and the number of rows."""
-    numbers = column_to_numpy(read_parquet(path, ["episode_index"]).column("episode_index"))
+def _rows_of_file(path: Path, reasons: dict[Path, str]) -> dict[int, Place]:
+    """Where each episode of the file lies; a file that cannot be read goes to ``reasons``."""
+    try:
+        numbers = column_to_numpy(read_parquet(path, ["episode_index"]).column("episode_index"))
+    except DataError as error:
+        reasons[path] = str(error)
+        return {}
     starts = np.flatnonzero(np.diff(numbers, prepend=-1))
     lengths = np.diff(starts, append=len(numbers))
     return {int(numbers[s]): (path, int(s), int(n)) for s, n in zip(starts, lengths, strict=True)}
 
 
-def _row_problem(
-    record: EpisodeRecord, place: tuple[Path, int, int] | None, reasons: dict[Path, str]
-) -> str | None:
+def _row_problem(record: EpisodeRecord, place: Place | None, reasons: dict[Path, str]) -> str | None:
     if place is None:
         reason = reasons.get(record.table, f"{record.table}: the file has no rows of it")
         return f"episode {record.episode_index}: {reason}"
@@ -151,7 +152,7 @@ def _length_problems(what: str, length: int, span: VideoSpan, frames: int, fps: 
 
 @lru_cache(maxsize=4096)
 def container_length(path: Path, size: int, modified_ns: int) -> tuple[int, float]:  # noqa: ARG001
-    """Frames and frames a second of a video file, from its container alone; cached while the file is unchanged."""
+    """Frames and frames a second of a video file by its container; cached while the file is unchanged."""
     av = require("av", "lerobot")
     try:
         with av.open(str(path)) as container:

@@ -1,4 +1,4 @@
-"""Opens a LeRobot dataset of either version, a folder or a hub id, and checks it before anything is decoded."""
+"""Opens a LeRobot dataset of either version, a folder or a hub id, and checks it before use."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def open_index(
 ) -> DatasetIndex:
     """Open a dataset: a local folder (v2.1 or v3.0), or a hub id, fetched as LeRobot does.
 
-    ``root`` is the local folder of a hub id, as in LeRobot. Every episode is checked (files, lengths, rates, finite
-    values); the first unusable one is an error, or with ``skip_bad_episodes`` goes to ``left_out``.
+    ``root`` is the local folder of a hub id, as in LeRobot. Every episode is checked (files, lengths, rates,
+    finite values); the first unusable one is an error, or with ``skip_bad_episodes`` goes to ``left_out``.
     """
     folder = find_folder(dataset, root, revision)
     info = read_info(folder)
@@ -64,7 +64,7 @@ def open_index(
 
 
 def find_folder(dataset: str | Path, root: str | Path | None = None, revision: str | None = None) -> Path:
-    """The local folder of a dataset; a hub id is fetched into LeRobot's own place unless it is there already."""
+    """The local folder of a dataset; a hub id is fetched into LeRobot's own place unless it is there."""
     local = Path(root if root is not None else dataset).expanduser()
     if (local / "meta" / "info.json").is_file():
         return local

@@ -17,9 +17,7 @@ def read_info(root: Path) -> dict[str, Any]:
     """``meta/info.json``, with the fields that everything else depends on checked."""
     path = root / "meta" / "info.json"
     if not path.is_file():
-        raise DataError(
-            f"{path}: no such file; a LeRobot dataset has one (is this the dataset's own folder?)"
-        )
+        raise DataError(f"{path}: no such file; a LeRobot dataset has one (is this its own folder?)")
     try:
         info: dict[str, Any] = json.loads(path.read_text())
     except ValueError as error:
@@ -145,9 +143,7 @@ def read_parquet(path: Path, columns: list[str] | None = None) -> Any:
         return parquet.read_table(path, columns=columns, partitioning=None)
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        raise DataError(
-            f"{path}: not a readable parquet file ({reason}); fetch or record it again"
-        ) from error
+        raise DataError(f"{path}: not a readable parquet file ({reason}); fetch it again") from error
 
 
 def _read_jsonl(path: Path) -> list[dict[str, Any]]:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ptr_robot.data.metadata import read_parquet

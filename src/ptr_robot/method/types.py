@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,11 +27,12 @@ class ChunkForward:
     @staticmethod
     def stack(chunks: Sequence[ChunkForward]) -> ChunkForward:
         """The ``T`` chunks of ``B`` segments as one flat batch in (B, T) order."""
-        stacked = {}
-        for field in fields(ChunkForward):
-            values = [getattr(chunk, field.name) for chunk in chunks]
-            stacked[field.name] = None if values[0] is None else torch.stack(values, dim=1).flatten(0, 1)
-        return ChunkForward(**stacked)
+
+        def join(name: str) -> Any:
+            values = [getattr(chunk, name) for chunk in chunks]
+            return None if values[0] is None else torch.stack(values, dim=1).flatten(0, 1)
+
+        return ChunkForward(**{field.name: join(field.name) for field in fields(ChunkForward)})
 
 
 @dataclass(frozen=True)
@@ -45,17 +47,22 @@ class Samples:
     states: Tensor | None = None  # (N, S) normalised proprioception: for hard negatives
     source_ids: Tensor | None = None  # (N,) int64: for the shares of sources in the diagnostics
     offsets: Tensor | None = None  # (N,) normalised Δ' >= 0: for the offset discount
+    is_padding: Tensor | None = None  # (N,) bool: chunks past an episode's end, which count nowhere
 
 
 @dataclass(frozen=True)
 class PTROutput:
-    """One training step's loss and what led to it; all but ``loss`` is detached.
+    """One training step's loss and what led to it; what is not marked as in the graph is detached.
 
     Under several processes ``loss`` is scaled so that averaging gradients over ranks (as DDP does) gives the
     gradient of the global objective; the other losses are the global values, the same on every rank.
     """
 
-    loss: Tensor  # () backpropagate this
+    loss: Tensor  # () backpropagate this: weighted_action_sum / weight_sum + auxiliary_loss
+    weighted_action_sum: Tensor  # () in the graph: Σ w ℓ of this rank, scaled for gradient averaging
+    weight_sum: Tensor  # () Σ w over all ranks
+    auxiliary_loss: Tensor  # () in the graph: the scorer's and tokenizer's terms with their coefficients
+    sample_count: Tensor  # () how many samples, over all ranks, the losses are of
     action_loss: Tensor  # () Eq. weighted_loss
     identification_loss: Tensor  # () Eq. nce
     ranking_loss: Tensor  # () Eq. rank

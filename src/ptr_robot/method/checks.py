@@ -1,0 +1,103 @@
+"""Looks at what enters PTR, and fails on all ranks together where one of them got something it cannot use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ptr_robot.errors import NonFiniteError, PTRError, ShapeError
+from ptr_robot.method.distributed import RankLayout, gather_flags
+from ptr_robot.method.types import ChunkForward, Samples
+
+_PROBLEMS: tuple[tuple[type[PTRError], str], ...] = (
+    (NonFiniteError, "action_losses hold NaN or infinity; check the policy's loss and the recorded actions"),
+    (NonFiniteError, "contexts hold NaN or infinity; check the policy's forward pass"),
+    (NonFiniteError, "action_tokens hold NaN or infinity; check the recorded actions"),
+    (NonFiniteError, "action_states hold NaN or infinity; check the policy's forward pass"),
+    (NonFiniteError, "targets hold NaN or infinity where has_target is True; check the future observations"),
+    (ShapeError, "step_mask is False at every step of a chunk; mark such chunks in is_padding"),
+)
+
+
+@dataclass(frozen=True)
+class Widths:
+    """The last dimension of each tensor that enters PTR."""
+
+    context: int  # Dh
+    action: int  # Da
+    action_state: int  # Dc
+    target: int  # Dy
+    state: int  # S
+
+
+def check_shapes(chunk: ChunkForward, samples: Samples, widths: Widths) -> None:
+    """Compare every shape and type with what PTR was built for; costs no wait on the device."""
+    count = chunk.action_losses.shape[0] if chunk.action_losses.dim() == 1 else -1
+    if count < 1:
+        raise ShapeError(
+            f"action_losses have shape {tuple(chunk.action_losses.shape)}; expected (N,) with N >= 1: "
+            "one loss a sample, not reduced"
+        )
+    length = chunk.action_tokens.shape[1] if chunk.action_tokens.dim() == 3 else "L"
+    _expect("contexts", chunk.contexts, (count, widths.context))
+    _expect("action_tokens", chunk.action_tokens, (count, length, widths.action))
+    _expect("action_states", chunk.action_states, (count, length, widths.action_state))
+    _expect("step_mask", chunk.step_mask, (count, length), torch.bool)
+    _expect("targets", samples.targets, (count, widths.target))
+    _expect("has_target", samples.has_target, (count,), torch.bool)
+    _expect("sample_ids", samples.sample_ids, (count,), torch.int64)
+    for name in ("episode_ids", "task_ids", "source_ids"):
+        _expect(name, getattr(samples, name), (count,), torch.int64)
+    _expect("states", samples.states, (count, widths.state))
+    _expect("offsets", samples.offsets, (count,))
+    _expect("is_padding", samples.is_padding, (count,), torch.bool)
+
+
+def agree_on_layout(chunk: ChunkForward, samples: Samples, *, check_values: bool) -> RankLayout:
+    """The rows of each rank; raises on every rank if any rank's values are unusable."""
+    device = chunk.action_losses.device
+    count = torch.tensor([chunk.action_losses.shape[0]], device=device)
+    flags = _value_flags(chunk, samples).long() if check_values else count.new_zeros(len(_PROBLEMS))
+    gathered = gather_flags(torch.cat([count, flags]))
+    for rank, (_, *problems) in enumerate(gathered):
+        for is_wrong, (kind, message) in zip(problems, _PROBLEMS, strict=True):
+            if is_wrong:
+                where = f" (rank {rank})" if len(gathered) > 1 else ""
+                raise kind(message + where)
+    rank = torch.distributed.get_rank() if len(gathered) > 1 else 0
+    return RankLayout(rank, tuple(row[0] for row in gathered))
+
+
+def _value_flags(chunk: ChunkForward, samples: Samples) -> Tensor:  # (problems,) bool
+    never = torch.zeros((), dtype=torch.bool, device=chunk.action_losses.device)
+    bad_target = ~samples.targets.isfinite().all(dim=1) & samples.has_target
+    empty = never
+    if chunk.step_mask is not None:
+        empty_rows = ~chunk.step_mask.any(dim=1)
+        empty = (empty_rows if samples.is_padding is None else empty_rows & ~samples.is_padding).any()
+    return torch.stack(
+        [
+            ~chunk.action_losses.isfinite().all(),
+            ~chunk.contexts.isfinite().all(),
+            ~chunk.action_tokens.isfinite().all(),
+            never if chunk.action_states is None else ~chunk.action_states.isfinite().all(),
+            bad_target.any(),
+            empty,
+        ]
+    )
+
+
+def _expect(name: str, value: Tensor | None, shape: tuple[int | str, ...], dtype: torch.dtype | None = None) -> None:
+    """Letters in ``shape`` stand for any size; None values are optional and pass."""
+    if value is None:
+        return
+    fits = value.dim() == len(shape) and all(
+        isinstance(wanted, str) or got == wanted for got, wanted in zip(value.shape, shape, strict=True)
+    )
+    if not fits:
+        wanted_text = ", ".join(str(size) for size in shape)
+        raise ShapeError(f"{name} has shape {tuple(value.shape)}; expected ({wanted_text})")
+    if dtype is not None and value.dtype != dtype:
+        raise ShapeError(f"{name} has type {value.dtype}; expected {dtype}")

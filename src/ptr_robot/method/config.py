@@ -1,0 +1,226 @@
+"""Every switch of PTR, with the paper's defaults; the paper's place of each is in docs/paper_map.md."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ptr_robot.errors import ConfigError, did_you_mean
+
+
+@dataclass(frozen=True)
+class BeliefConfig:
+    """The BeliefTokenizer (Section 4.1)."""
+
+    enabled: bool = True
+    num_tokens: int = 4  # M
+    temperature: float = 1.0  # τ_tok
+    entropy_weight: float = 1e-3  # λ_ent
+    diversity_weight: float = 1e-3  # λ_div
+    informs_scorer: bool = True  # the reconstructions join the scorer's action summary
+
+    def __post_init__(self) -> None:
+        _require(self.num_tokens >= 1, "belief.num_tokens", self.num_tokens, "at least 1")
+        _require(_is_positive(self.temperature), "belief.temperature", self.temperature, "positive")
+        _require(_is_amount(self.entropy_weight), "belief.entropy_weight", self.entropy_weight, "zero or more")
+        _require(
+            _is_amount(self.diversity_weight),
+            "belief.diversity_weight",
+            self.diversity_weight,
+            "zero or more",
+        )
+
+
+@dataclass(frozen=True)
+class TargetConfig:
+    """The post-action consequence and its EMA encoder (Section 4.2)."""
+
+    kind: str = "future"  # "future": g(o'), the paper's; "change": g(o') − g(o)
+    ema_decay: float = 0.999  # μ; 1 freezes the encoder, 0 copies the tower at every step
+    normalize_eps: float = 1e-6
+
+    def __post_init__(self) -> None:
+        _require_choice("targets.kind", self.kind, ("future", "change"))
+        _require(0 <= self.ema_decay <= 1, "targets.ema_decay", self.ema_decay, "in [0, 1]")
+        _require(_is_positive(self.normalize_eps), "targets.normalize_eps", self.normalize_eps, "positive")
+
+
+@dataclass(frozen=True)
+class PoolConfig:
+    """Where mismatched targets come from (Section 4.2, candidate pool)."""
+
+    queue_size: int = 1024
+    max_queue_negatives: int = 64  # per sample
+    cross_rank: bool = True  # other ranks' targets of this step are candidates
+    seed: int = 0  # of the draws from the queue and of the ranking loss' permutation
+
+    def __post_init__(self) -> None:
+        _require(self.queue_size >= 0, "pool.queue_size", self.queue_size, "zero or more")
+        _require(
+            self.max_queue_negatives >= 0,
+            "pool.max_queue_negatives",
+            self.max_queue_negatives,
+            "zero or more",
+        )
+
+
+@dataclass(frozen=True)
+class ScorerConfig:
+    """The transition scorer and its losses (Section 4.2)."""
+
+    enabled: bool = True
+    hidden_dim: int = 512
+    temperature: float = 0.12  # τ_score at the start
+    logit_clamp: float = 20.0
+    identification_weight: float = 0.05  # λ_id
+    ranking_weight: float = 0.25  # λ_rank
+    num_folds: int = 1  # 1: the paper; more: cross-fitted heads
+    detach_features: bool = False  # True: no loss of the scorer reaches the policy or the tokenizer
+    offset_discount: float = 1.0  # γ on the identification loss
+
+    def __post_init__(self) -> None:
+        _require(self.hidden_dim >= 1, "scorer.hidden_dim", self.hidden_dim, "at least 1")
+        _require(_is_positive(self.temperature), "scorer.temperature", self.temperature, "positive")
+        _require(_is_positive(self.logit_clamp), "scorer.logit_clamp", self.logit_clamp, "positive")
+        for name in ("identification_weight", "ranking_weight"):
+            _require(_is_amount(getattr(self, name)), f"scorer.{name}", getattr(self, name), "zero or more")
+        _require(self.num_folds >= 1, "scorer.num_folds", self.num_folds, "at least 1")
+        _require(0 < self.offset_discount <= 1, "scorer.offset_discount", self.offset_discount, "in (0, 1]")
+
+
+@dataclass(frozen=True)
+class WeightConfig:
+    """From score to weight (Section 4.4)."""
+
+    alpha: float = 1.0  # α: 0 is uniform post-training
+    beta: float = 1.5  # β at the start
+    w_min: float = 0.25
+    w_max: float = 4.0  # inf with w_min = 0: no clipping
+    warmup_steps: int = 3000  # weights are exactly 1 before; the scorer learns from the first step
+    fallback: str = "one"  # weight of a sample without a target: "one", the paper's; "mean" of the scored ones
+    offset_discount: float = 1.0  # γ on w − 1; 1: off
+
+    def __post_init__(self) -> None:
+        _require(0 <= self.alpha <= 1, "weights.alpha", self.alpha, "in [0, 1]")
+        _require(_is_positive(self.beta), "weights.beta", self.beta, "positive")
+        _require(0 <= self.w_min <= 1, "weights.w_min", self.w_min, "in [0, 1]")
+        _require(self.w_max >= 1, "weights.w_max", self.w_max, "at least 1")
+        _require(self.warmup_steps >= 0, "weights.warmup_steps", self.warmup_steps, "zero or more")
+        _require_choice("weights.fallback", self.fallback, ("one", "mean"))
+        _require(0 < self.offset_discount <= 1, "weights.offset_discount", self.offset_discount, "in (0, 1]")
+
+
+@dataclass(frozen=True)
+class ControllerConfig:
+    """Adaptive scale control (Section 4.5)."""
+
+    enabled: bool = True
+    interval_steps: int = 100  # the "logging step"
+    momentum: float = 0.98
+    weak_accuracy: float = 0.05
+    strong_accuracy: float = 0.35
+    strong_margin: float = 0.10
+    raise_factor: float = 1.01
+    lower_factor: float = 0.995
+    temperature_min: float = 0.03
+    temperature_max: float = 0.20
+    beta_min: float = 0.5
+    beta_max: float = 3.0
+    hard_accuracy_low: float = 0.10
+    hard_accuracy_high: float = 0.50
+    hard_ratio_max: float = 0.5
+
+    def __post_init__(self) -> None:
+        _require(self.interval_steps >= 1, "controller.interval_steps", self.interval_steps, "at least 1")
+        _require(0 <= self.momentum < 1, "controller.momentum", self.momentum, "in [0, 1)")
+        _require(self.raise_factor >= 1, "controller.raise_factor", self.raise_factor, "at least 1")
+        _require(0 < self.lower_factor <= 1, "controller.lower_factor", self.lower_factor, "in (0, 1]")
+        for name in ("temperature", "beta"):
+            low, high = getattr(self, f"{name}_min"), getattr(self, f"{name}_max")
+            _require(0 < low <= high, f"controller.{name}_min and _max", (low, high), "0 < min <= max")
+        accuracies = (self.hard_accuracy_low, self.hard_accuracy_high)
+        _require(
+            0 <= accuracies[0] < accuracies[1] <= 1,
+            "controller.hard_accuracy_low and _high",
+            accuracies,
+            "0 <= low < high <= 1",
+        )
+        _require(0 <= self.hard_ratio_max <= 1, "controller.hard_ratio_max", self.hard_ratio_max, "in [0, 1]")
+
+
+@dataclass(frozen=True)
+class PTRConfig:
+    """All of PTR; the defaults are the paper's."""
+
+    belief: BeliefConfig = field(default_factory=BeliefConfig)
+    targets: TargetConfig = field(default_factory=TargetConfig)
+    pool: PoolConfig = field(default_factory=PoolConfig)
+    scorer: ScorerConfig = field(default_factory=ScorerConfig)
+    weights: WeightConfig = field(default_factory=WeightConfig)
+    controller: ControllerConfig = field(default_factory=ControllerConfig)
+    check_inputs: bool = True  # look for NaN, infinities and empty chunks at each step
+    seed: int = 0  # of the heads' initial values; the global generator is left alone
+
+    def __post_init__(self) -> None:
+        if not self.controller.enabled:
+            return
+        controller = self.controller
+        start, low, high = self.scorer.temperature, controller.temperature_min, controller.temperature_max
+        _require(low <= start <= high, "scorer.temperature", start, f"within the controller's [{low}, {high}]")
+        start, low, high = self.weights.beta, controller.beta_min, controller.beta_max
+        _require(low <= start <= high, "weights.beta", start, f"within the controller's [{low}, {high}]")
+
+    @staticmethod
+    def preset(name: str) -> PTRConfig:
+        """A named configuration; ``PRESETS`` lists them."""
+        if name not in PRESETS:
+            raise ConfigError(f"there is no PTR preset {name!r}; {did_you_mean(name, PRESETS)}")
+        return PRESETS[name]()
+
+
+def _plain() -> PTRConfig:
+    return PTRConfig(
+        belief=BeliefConfig(enabled=False),
+        scorer=ScorerConfig(enabled=False),
+        weights=WeightConfig(alpha=0.0),
+    )
+
+
+def _belief_alone() -> PTRConfig:
+    return PTRConfig(scorer=ScorerConfig(enabled=False), weights=WeightConfig(alpha=0.0))
+
+
+def _small_data() -> PTRConfig:
+    return PTRConfig(
+        targets=TargetConfig(kind="change"),
+        scorer=ScorerConfig(num_folds=5, detach_features=True),
+        weights=WeightConfig(fallback="mean"),
+    )
+
+
+PRESETS: dict[str, Callable[[], PTRConfig]] = {
+    "paper": PTRConfig,
+    "sft": _plain,
+    "sft-belief": _belief_alone,
+    "small-data": _small_data,
+}
+
+
+def _is_positive(value: float) -> bool:
+    return math.isfinite(value) and value > 0
+
+
+def _is_amount(value: float) -> bool:
+    return math.isfinite(value) and value >= 0
+
+
+def _require(holds: bool, name: str, value: Any, limit: str) -> None:
+    if not holds:
+        raise ConfigError(f"{name} is {value}; it must be {limit}")
+
+
+def _require_choice(name: str, value: str, options: tuple[str, ...]) -> None:
+    if value not in options:
+        raise ConfigError(f"{name} is {value!r}; {did_you_mean(value, options)}")

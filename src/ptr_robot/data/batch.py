@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -61,5 +62,6 @@ class SegmentBatch:
         return self._map(lambda tensor: tensor.pin_memory())
 
     def _map(self, function: Callable[[Tensor], Tensor]) -> SegmentBatch:
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return SegmentBatch(**{k: function(v) if isinstance(v, Tensor) else v for k, v in values.items()})
+        values: dict[str, Any] = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        changed = {name: function(value) for name, value in values.items() if isinstance(value, Tensor)}
+        return SegmentBatch(**(values | changed))

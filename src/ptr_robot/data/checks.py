@@ -22,8 +22,8 @@ Place = tuple[Path, int, int]  # of an episode: its table file, its first row th
 def locate_rows(index: DatasetIndex) -> tuple[DatasetIndex, list[EpisodeProblem]]:
     """The index with every episode's rows where the tables really hold them.
 
-    The row is taken from the table's own episode column: LeRobot's converter from v2.1 names the wrong file for
-    an episode that starts a new one, and LeRobot, which reads all files as one, does not notice.
+    The row is taken from the table's own episode column: LeRobot's converter from v2.1 names the wrong file
+    for an episode that starts a new one, and LeRobot, which reads all files as one, does not notice.
     """
     places: dict[int, Place] = {}
     reasons: dict[Path, str] = {}

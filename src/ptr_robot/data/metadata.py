@@ -56,9 +56,7 @@ def _flat_names(names: Any) -> tuple[str, ...]:
 def read_tasks(root: Path, version: str) -> dict[int, str]:
     """The instructions by task index."""
     if version == "v2.1":
-        return {
-            int(line["task_index"]): str(line["task"]) for line in _read_jsonl(root / "meta" / "tasks.jsonl")
-        }
+        return {int(line["task_index"]): str(line["task"]) for line in _read_jsonl(root / "meta" / "tasks.jsonl")}
     table = read_parquet(root / "meta" / "tasks.parquet").to_pandas()
     texts = table["task"] if "task" in table.columns else table.index
     return {int(index): str(text) for index, text in zip(table["task_index"], texts, strict=True)}
@@ -97,9 +95,7 @@ def _episodes_v30(root: Path, info: Mapping[str, Any], cameras: list[str]) -> li
     first_of_file: dict[Path, int] = {}
     tables = [root / info["data_path"].format(**_place(row, "data")) for row in rows]
     for row, table in zip(rows, tables, strict=True):
-        first_of_file[table] = min(
-            first_of_file.get(table, row["dataset_from_index"]), row["dataset_from_index"]
-        )
+        first_of_file[table] = min(first_of_file.get(table, row["dataset_from_index"]), row["dataset_from_index"])
     return [
         EpisodeRecord(
             episode_index=int(row["episode_index"]),

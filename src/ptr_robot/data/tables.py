@@ -12,9 +12,7 @@ from ptr_robot.data.metadata import read_parquet
 from ptr_robot.data.records import DatasetIndex, EpisodeRecord
 from ptr_robot.errors import DataError
 
-Columns = dict[
-    str, NDArray[Any]
-]  # by key: (frames,) for bookkeeping and single values, (frames, D) for vectors
+Columns = dict[str, NDArray[Any]]  # by key: (frames,) for bookkeeping and single values, (frames, D) for vectors
 
 
 def read_episode(episode: EpisodeRecord, columns: Sequence[str]) -> Columns:
@@ -51,11 +49,7 @@ def column_to_numpy(column: Any) -> NDArray[Any]:
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks)
-    if (
-        pa.types.is_fixed_size_list(array.type)
-        or pa.types.is_list(array.type)
-        or pa.types.is_large_list(array.type)
-    ):
+    if pa.types.is_fixed_size_list(array.type) or pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
         inner = column_to_numpy(array.flatten())
         return inner.reshape(len(array), -1, *inner.shape[1:])
     values: NDArray[Any] = array.to_numpy(zero_copy_only=False)

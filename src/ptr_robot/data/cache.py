@@ -1,0 +1,68 @@
+"""Files that can be made again: where they live, what they are named after, and how they appear whole."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from ptr_robot.errors import DataError
+
+
+def default_cache_dir() -> Path:
+    """``$XDG_CACHE_HOME/ptr_robot``, by default ``~/.cache/ptr_robot``."""
+    return Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "ptr_robot"
+
+
+def fingerprint(*parts: Any) -> str:
+    """A short name for these values: another value gives another name, so nothing stale is ever found."""
+    return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()[:20]
+
+
+def file_identity(path: Path) -> tuple[str, int, int]:
+    """What changes when a file does: its place, its size and when it was written."""
+    status = path.stat()
+    return str(path.resolve()), status.st_size, status.st_mtime_ns
+
+
+@contextlib.contextmanager
+def only_one_process(path: Path) -> Iterator[None]:
+    """Let one process at a time make ``path``; the kernel frees the lock if the process dies."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = path.with_name(path.name + ".lock").open("w")
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """Write a file that appears at ``path`` when the block ends well, and not at all otherwise."""
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with partial.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    finally:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+def _cannot_write(path: Path, error: OSError) -> DataError:
+    return DataError(
+        f"{path}: cannot be written ({error.strerror}); nothing was left behind. "
+        "Free some space there or set cache_dir to another disk"
+    )

@@ -1,0 +1,161 @@
+"""Every size and switch of the reference policy; ``presets`` names the useful combinations."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+from ptr_robot.errors import ConfigError, did_you_mean
+
+HEADS = ("flow", "diffusion", "autoregressive")
+BYTES = "bytes"
+
+
+@dataclass(frozen=True)
+class VisionConfig:
+    """A timm vision tower and the connector behind it."""
+
+    tower: str = "vit_tiny_patch16_224"  # any timm name, "hf-hub:..." and "local-dir:..." included
+    tower_arguments: dict[str, Any] = field(default_factory=dict)  # passed to timm.create_model
+    image_size: int = 224  # images of another size are resized
+    shuffle: int = 2  # each square of this many patches becomes one token
+    augment: bool = False  # random crop and colour in training
+
+
+@dataclass(frozen=True)
+class LanguageConfig:
+    """How text becomes tokens."""
+
+    tokenizer: str = BYTES  # "bytes", or a folder or hub id that transformers can load
+    vocabulary_size: int = 257
+    prompt: str = ""  # comes before the images
+    max_tokens: int = 256  # of one instruction; a longer one is an error
+
+
+@dataclass(frozen=True)
+class StreamConfig:
+    """One stream of the mixture: its own weights, of its own width."""
+
+    width: int
+    mlp_width: int
+
+
+@dataclass(frozen=True)
+class TrunkConfig:
+    """The mixture of transformers: Qwen3 layers, attention joint over both streams."""
+
+    context: StreamConfig  # text, vision, belief
+    action: StreamConfig  # state, actions
+    num_layers: int = 4
+    num_heads: int = 4
+    num_key_value_heads: int = 2
+    head_dim: int = 32
+    rope_theta: float = 1e6
+    checkpoint_activations: bool = False  # trade a second forward pass for memory
+
+    def __post_init__(self) -> None:
+        if self.num_heads % self.num_key_value_heads:
+            raise ConfigError(
+                f"trunk.num_heads is {self.num_heads}; it must be a multiple of num_key_value_heads "
+                f"({self.num_key_value_heads})"
+            )
+
+
+@dataclass(frozen=True)
+class FlowConfig:
+    """Flow matching: σ = 1 is clean, σ = (s − u)/s with u ~ Beta(a, 1)."""
+
+    num_sampling_steps: int = 4
+    beta_alpha: float = 1.5  # a
+    noise_limit: float = 0.999  # s
+    initial_noise: float = 1.0  # the sampler starts from this multiple of standard noise
+
+
+@dataclass(frozen=True)
+class DiffusionConfig:
+    """DDPM in training, DDIM in sampling."""
+
+    num_train_steps: int = 100
+    num_sampling_steps: int = 10
+    beta_schedule: str = "squaredcos_cap_v2"
+    prediction: str = "v_prediction"  # or "epsilon", "sample": what the network is trained to give
+    initial_noise: float = 1.0
+
+    def __post_init__(self) -> None:
+        _require_choice("diffusion.prediction", self.prediction, ("v_prediction", "epsilon", "sample"))
+
+
+@dataclass(frozen=True)
+class AutoregressiveConfig:
+    """Binned actions, one token a step."""
+
+    num_bins: int = 256
+    bin_limit: float = 3.0  # bins cover [-limit, limit] of the normalised action; values beyond are clipped
+    bin_dim: int = 16  # width of a bin's embedding
+    temperature: float = 0.0  # of sampling; 0 takes the likeliest bin
+
+
+@dataclass(frozen=True)
+class PolicyConfig:
+    """The whole reference policy."""
+
+    trunk: TrunkConfig
+    vision: VisionConfig | None = None  # None: state only
+    language: LanguageConfig = field(default_factory=LanguageConfig)
+    chunk_length: int = 16  # L
+    num_state_tokens: int = 1
+    num_belief_tokens: int = 4  # M; 0: the policy takes no belief
+    head: str = "flow"
+    flow: FlowConfig = field(default_factory=FlowConfig)
+    diffusion: DiffusionConfig = field(default_factory=DiffusionConfig)
+    autoregressive: AutoregressiveConfig = field(default_factory=AutoregressiveConfig)
+
+    def __post_init__(self) -> None:
+        _require_choice("head", self.head, HEADS)
+        for name in ("chunk_length", "num_state_tokens"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least 1")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for a JSON file."""
+        return dataclasses.asdict(self)
+
+    @staticmethod
+    def from_dict(values: dict[str, Any]) -> PolicyConfig:
+        """Read back what ``to_dict`` gave; an unknown or missing field is an error that names it."""
+        values = dict(values)
+        _build_in_place(values, "trunk", TrunkConfig, {"context": StreamConfig, "action": StreamConfig})
+        _build_in_place(values, "vision", VisionConfig)
+        _build_in_place(values, "language", LanguageConfig)
+        _build_in_place(values, "flow", FlowConfig)
+        _build_in_place(values, "diffusion", DiffusionConfig)
+        _build_in_place(values, "autoregressive", AutoregressiveConfig)
+        built: PolicyConfig = _build(PolicyConfig, values, "policy")
+        return built
+
+
+def _build_in_place(values: dict[str, Any], name: str, kind: type, nested: dict[str, type] | None = None) -> None:
+    """Turn the plain values under ``name`` into a ``kind``."""
+    if values.get(name) is None:
+        return
+    inner = dict(values[name])
+    for inner_name, inner_kind in (nested or {}).items():
+        _build_in_place(inner, inner_name, inner_kind)
+    values[name] = _build(kind, inner, name)
+
+
+def _build(kind: type, values: dict[str, Any], place: str) -> Any:
+    known = [entry.name for entry in dataclasses.fields(kind)]
+    for name in values:
+        if name not in known:
+            raise ConfigError(f"{place} has no field {name!r}; {did_you_mean(name, known)}")
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise ConfigError(f"{place}: {error}") from error
+
+
+def _require_choice(name: str, value: str, options: tuple[str, ...]) -> None:
+    if value not in options:
+        raise ConfigError(f"{name} is {value!r}; {did_you_mean(value, options)}")

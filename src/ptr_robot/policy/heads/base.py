@@ -1,0 +1,77 @@
+"""What the policy asks of an action head, and the reduction that all heads share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class PreparedChunk:
+    """What goes in at the action positions of a training pass, and what should come out."""
+
+    tokens: Tensor  # (N, L, D)
+    targets: Tensor  # (N, L, 200): what the head regresses on, or the bins it classifies
+
+
+@dataclass(frozen=True)
+class SampledChunk:
+    """A chunk the head has sampled."""
+
+    actions: Tensor  # (N, L, 200)
+    states: Tensor  # (N, L, D) hidden states on the action positions, of the last pass over each
+
+
+class ActionDecoder(Protocol):
+    """The trunk over action positions, with the context's keys and values already computed."""
+
+    def states(self, tokens: Tensor) -> Tensor:  # (N, n, D) -> (N, n, D)
+        """Hidden states on these positions; nothing is kept."""
+
+    def extend(self, tokens: Tensor) -> Tensor:  # (N, n, D) -> (N, n, D)
+        """Hidden states on these positions, which later calls will see and follow."""
+
+
+class ActionHead(nn.Module, ABC):
+    """Between actions and the trunk's action positions, in both directions.
+
+    Slots that a robot lacks are zero wherever they could enter: in the actions, the noise, the samples and the loss.
+    """
+
+    is_causal = False  # True: an action position attends to earlier ones alone
+
+    @abstractmethod
+    def embed(self, actions: Tensor, action_mask: Tensor) -> Tensor:  # (N, L, 200), (N, 200) -> (N, L, D)
+        """E_t: a chunk through the head's own embedder, at the clean end of its schedule."""
+
+    @abstractmethod
+    def prepare(self, actions: Tensor, action_mask: Tensor, generator: torch.Generator) -> PreparedChunk:
+        """Draw what a training pass needs (noise, time) and build its inputs and targets."""
+
+    @abstractmethod
+    def errors(self, states: Tensor, prepared: PreparedChunk, action_mask: Tensor) -> Tensor:  # (N, L, 200)
+        """The loss of each slot of each step; what it gives in slots the robot lacks does not count."""
+
+    @abstractmethod
+    def sample(
+        self, decoder: ActionDecoder, action_mask: Tensor, chunk_length: int, generator: torch.Generator
+    ) -> SampledChunk:
+        """Sample a chunk of actions."""
+
+
+def per_sample_mean(errors: Tensor, step_mask: Tensor, action_mask: Tensor) -> Tensor:  # -> (N,)
+    """Mean over valid steps and active slots, so no robot outweighs another by having more joints.
+
+    A chunk without a valid step has a loss of zero.
+    """
+    counts = (step_mask.unsqueeze(2) & action_mask.unsqueeze(1)).to(errors.dtype)  # (N, L, 200)
+    return (errors * counts).sum(dim=(1, 2)) / counts.sum(dim=(1, 2)).clamp_min(1)
+
+
+def standard_noise(shape: torch.Size | tuple[int, ...], generator: torch.Generator, like: Tensor) -> Tensor:
+    """Normal noise drawn where the generator lives, in float32, on the device of ``like``."""
+    return torch.randn(tuple(shape), generator=generator, device=generator.device).to(like.device)

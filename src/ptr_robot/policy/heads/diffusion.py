@@ -1,0 +1,103 @@
+"""Diffusion: DDPM in training and DDIM in sampling, both by diffusers' schedulers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ptr_robot.data.batch import UNIFIED_DIM
+from ptr_robot.errors import require
+from ptr_robot.policy.config import DiffusionConfig
+from ptr_robot.policy.heads.base import ActionDecoder, ActionHead, PreparedChunk, SampledChunk, standard_noise
+from ptr_robot.policy.heads.embedder import ActionEmbedder, ActionOutput
+
+
+class DiffusionHead(ActionHead):
+    """Noised actions in, the schedule's prediction target out."""
+
+    def __init__(self, config: DiffusionConfig, width: int) -> None:
+        super().__init__()
+        self.config = config
+        self.embedder = ActionEmbedder(width)
+        self.output = ActionOutput(width)
+        self._scheduler = _create_scheduler("ddpm", config)
+
+    def embed(self, actions: Tensor, action_mask: Tensor) -> Tensor:
+        """The recorded chunk without noise."""
+        clean = torch.ones(actions.shape[0], device=actions.device)
+        tokens: Tensor = self.embedder(actions * action_mask.unsqueeze(1), clean)
+        return tokens
+
+    def prepare(self, actions: Tensor, action_mask: Tensor, generator: torch.Generator) -> PreparedChunk:
+        """Noise the chunk to a uniformly drawn step of the schedule."""
+        active = action_mask.unsqueeze(1)
+        actions = actions * active
+        steps = torch.randint(
+            self.config.num_train_steps, (actions.shape[0],), generator=generator, device=generator.device
+        ).to(actions.device)
+        noise = standard_noise(actions.shape, generator, like=actions) * active
+        noised = self._scheduler.add_noise(actions, noise, steps)
+        tokens = self.embedder(noised, self._levels(steps))
+        return PreparedChunk(tokens=tokens, targets=self._targets(actions, noise, steps))
+
+    def errors(self, states: Tensor, prepared: PreparedChunk, action_mask: Tensor) -> Tensor:  # noqa: ARG002
+        """Squared error of the prediction."""
+        difference: Tensor = self.output(states).float() - prepared.targets
+        return difference.square()
+
+    def sample(
+        self, decoder: ActionDecoder, action_mask: Tensor, chunk_length: int, generator: torch.Generator
+    ) -> SampledChunk:
+        """Deterministic DDIM from noise to a chunk."""
+        active = action_mask.unsqueeze(1)
+        shape = (action_mask.shape[0], chunk_length, UNIFIED_DIM)
+        noise = self.config.initial_noise * standard_noise(shape, generator, like=active) * active
+        passes: list[Tensor] = []
+
+        def prediction(sample: Tensor, step: Tensor) -> Tensor:
+            tokens = self.embedder(sample, self._levels(step.to(sample.device).expand(shape[0])))
+            passes.append(decoder.states(tokens))
+            answer: Tensor = self.output(passes[-1]).float() * active
+            return answer
+
+        actions = denoise(prediction, noise, self.config)
+        return SampledChunk(actions=actions, states=passes[-1])
+
+    def _levels(self, steps: Tensor) -> Tensor:  # (N,) int64 -> (N,) σ
+        """Steps of the schedule on the embedder's scale, where 1 is clean and 0 is the noisiest step."""
+        return 1 - (steps + 1) / self.config.num_train_steps
+
+    def _targets(self, actions: Tensor, noise: Tensor, steps: Tensor) -> Tensor:
+        if self.config.prediction == "epsilon":
+            return noise
+        if self.config.prediction == "sample":
+            return actions
+        velocity: Tensor = self._scheduler.get_velocity(actions, noise, steps)
+        return velocity
+
+
+def denoise(
+    prediction: Callable[[Tensor, Tensor], Tensor], start: Tensor, config: DiffusionConfig
+) -> Tensor:  # like start
+    """DDIM from pure noise, over evenly spaced steps of the training schedule, its last one included."""
+    scheduler = _create_scheduler("ddim", config)
+    scheduler.set_timesteps(config.num_sampling_steps)
+    sample = start
+    for step in scheduler.timesteps:
+        sample = scheduler.step(prediction(sample, step), step, sample).prev_sample
+    return sample
+
+
+def _create_scheduler(kind: str, config: DiffusionConfig) -> Any:
+    module = require(f"diffusers.schedulers.scheduling_{kind}", "lerobot")
+    spacing = {"timestep_spacing": "trailing"} if kind == "ddim" else {}
+    return getattr(module, f"{kind.upper()}Scheduler")(
+        num_train_timesteps=config.num_train_steps,
+        beta_schedule=config.beta_schedule,
+        prediction_type=config.prediction,
+        clip_sample=False,  # normalised actions have no fixed bound
+        **spacing,
+    )

@@ -1,0 +1,88 @@
+"""What PTR, the training loop and the rollouts ask of any policy."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from ptr_robot.method.types import ChunkForward
+from ptr_robot.policy.observation import ActionChunk, Observation
+
+
+@dataclass(frozen=True)
+class PolicySizes:
+    """The widths that PTR's modules must meet."""
+
+    chunk_length: int  # L
+    context_dim: int  # Dh of h_t
+    action_dim: int  # Da of E_t; belief tokens have this width too
+    state_dim: int  # Dc of C_t
+    num_belief_tokens: int  # M; 0 where the policy takes no belief
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A sampled chunk, and what the belief recursion needs to go on from it."""
+
+    actions: Tensor  # (N, L, 200) normalised, zero in the slots the robot lacks
+    action_tokens: Tensor  # (N, L, Da) E_t of the predicted chunk
+    action_states: Tensor  # (N, L, Dc) C_t of the last pass that led to it
+    contexts: Tensor  # (N, Dh) h_t
+
+
+class Policy(nn.Module, ABC):
+    """A policy that learns from chunks and hands PTR the features of its ordinary forward pass.
+
+    All randomness (noise, time steps, augmentation, sampling) comes from the generator that is passed in, so a run
+    is reproduced, and resumed, by saving the generator's state.
+    """
+
+    @property
+    @abstractmethod
+    def sizes(self) -> PolicySizes:
+        """The widths of what ``forward_chunk`` returns."""
+
+    @property
+    @abstractmethod
+    def vision_tower(self) -> nn.Module | None:
+        """The module that turns (n, 3, H, W) uint8 images into features: EMA targets copy it; None: no images."""
+
+    @property
+    def num_prefix_tokens(self) -> int:
+        """How many leading tokens of the tower's blocks are not patches (class and register tokens)."""
+        return 0
+
+    @abstractmethod
+    def forward_chunk(
+        self,
+        observation: Observation,
+        chunk: ActionChunk,
+        belief: Tensor | None = None,  # (N, M, Da) z_t
+        *,
+        generator: torch.Generator,
+    ) -> ChunkForward:
+        """The training pass over N chunks: unreduced losses, and the features that PTR reads."""
+
+    @abstractmethod
+    def predict(
+        self,
+        observation: Observation,
+        belief: Tensor | None = None,  # (N, M, Da) z_t
+        *,
+        generator: torch.Generator,
+    ) -> Prediction:
+        """Sample a chunk for each observation, without gradients."""
+
+    def forward(
+        self,
+        observation: Observation,
+        chunk: ActionChunk,
+        belief: Tensor | None = None,
+        *,
+        generator: torch.Generator,
+    ) -> ChunkForward:
+        """``forward_chunk``, under the name that torch's wrappers (DDP, FSDP) call."""
+        return self.forward_chunk(observation, chunk, belief, generator=generator)

@@ -1,0 +1,98 @@
+"""The order of tokens, and who attends to whom.
+
+The sequence is: prompt, image tokens of each view, state, instruction, belief, actions. Each token has a rank, and
+attends to the valid tokens whose rank is not above its own. Text tokens have a rank each, so language is causal; all
+image tokens share one rank, so vision is bidirectional; state and belief tokens share one each. Actions rank above the
+whole context, so no context token ever depends on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Part:
+    """Tokens of one kind."""
+
+    tokens: Tensor  # (N, n, D)
+    valid: Tensor  # (N, n) bool
+    is_causal: bool  # True: a rank for each token; False: one rank for all
+
+
+@dataclass(frozen=True)
+class Context:
+    """Everything before the actions, with the tokens of each stream side by side.
+
+    Columns of ``valid``, ``positions`` and ``ranks`` follow the streams (first all of ``und``, then all of ``gen``);
+    rotary positions follow the order of the sequence and skip padding, so padding changes nothing.
+    """
+
+    und: Tensor  # (N, U, Du) prompt, images, instruction, belief
+    gen: Tensor  # (N, G, Dg) state
+    valid: Tensor  # (N, C) bool, C = U + G
+    positions: Tensor  # (N, C) int64
+    ranks: Tensor  # (C,) int64
+
+    @property
+    def num_valid(self) -> Tensor:  # (N, 1)
+        """How many real tokens each context has: the position of its first action."""
+        return self.valid.sum(dim=1, keepdim=True)
+
+    def mask(self) -> Tensor:  # (N, C, C) bool
+        """Which context token attends to which; padding attends to itself, so that no row is empty."""
+        ordered = self.ranks.unsqueeze(1) >= self.ranks
+        itself = torch.eye(len(self.ranks), dtype=torch.bool, device=self.ranks.device)
+        return (ordered & self.valid.unsqueeze(1)) | itself
+
+
+def arrange(before: Sequence[Part], state: Part, after: Sequence[Part]) -> Context:
+    """Lay out a context: ``before`` and ``after`` go to the und stream, ``state`` between them to the gen stream."""
+    ordered = [*before, state, *after]
+    valid = torch.cat([part.valid for part in ordered], dim=1)
+    first = sum(part.tokens.shape[1] for part in before)
+    last = first + state.tokens.shape[1]
+    columns = torch.arange(valid.shape[1], device=valid.device)
+    columns = torch.cat([columns[:first], columns[last:], columns[first:last]])
+    return Context(
+        und=torch.cat([part.tokens for part in (*before, *after)], dim=1),
+        gen=state.tokens,
+        valid=valid[:, columns],
+        positions=_positions(valid)[:, columns],
+        ranks=_ranks(ordered).to(valid.device)[columns],
+    )
+
+
+def action_mask(context_valid: Tensor, step_mask: Tensor, *, is_causal: bool) -> Tensor:  # (N, L, C + L) bool
+    """Actions attend to the whole context and to each other; ``is_causal``: to earlier actions alone."""
+    length = step_mask.shape[1]
+    among = torch.ones((length, length), dtype=torch.bool, device=step_mask.device)
+    itself = torch.eye(length, dtype=torch.bool, device=step_mask.device)
+    among = ((among.tril() if is_causal else among) & step_mask.unsqueeze(1)) | itself
+    return torch.cat([context_valid.unsqueeze(1).expand(-1, length, -1), among], dim=2)
+
+
+def joint_mask(context: Context, actions: Tensor) -> Tensor:  # (N, C + L, C + L) bool
+    """The mask of the joint pass: the context's rows never reach the actions' columns."""
+    length = actions.shape[1]
+    context_rows = torch.nn.functional.pad(context.mask(), (0, length), value=False)
+    return torch.cat([context_rows, actions], dim=1)
+
+
+def _positions(valid: Tensor) -> Tensor:  # (N, n) -> (N, n)
+    """Each token's place among the real tokens of its own sequence."""
+    return (valid.cumsum(dim=1) - 1).clamp_min(0)
+
+
+def _ranks(parts: Sequence[Part]) -> Tensor:  # (n,)
+    ranks: list[Tensor] = []
+    following = 0
+    for part in parts:
+        count = part.tokens.shape[1]
+        ranks.append(following + (torch.arange(count) if part.is_causal else torch.zeros(count, dtype=torch.int64)))
+        following += count
+    return torch.cat(ranks)

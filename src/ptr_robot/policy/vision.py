@@ -1,0 +1,120 @@
+"""Images to tokens: a timm tower and the connector that hands its patches to the trunk."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ptr_robot.errors import ConfigError, ShapeError, did_you_mean, require
+from ptr_robot.policy.augment import augment
+from ptr_robot.policy.config import VisionConfig
+
+
+class VisionTower(nn.Module):
+    """A timm model behind a uint8 interface: resize, ImageNet normalisation, the last block's patch features."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, config: VisionConfig) -> None:
+        super().__init__()
+        timm_data = require("timm.data", "lerobot")
+        self.image_size = config.image_size
+        self.model: Any = create_tower(config)
+        self.width = int(self.model.num_features)
+        self.num_prefix_tokens = int(getattr(self.model, "num_prefix_tokens", 0))  # convolutional towers have none
+        for name, values in (
+            ("mean", timm_data.IMAGENET_DEFAULT_MEAN),
+            ("std", timm_data.IMAGENET_DEFAULT_STD),
+        ):
+            self.register_buffer(name, torch.tensor(values).view(3, 1, 1), persistent=False)
+
+    def forward(self, images: Tensor) -> Tensor:  # (n, 3, H, W) uint8, or float in [0, 1] -> (n, C, h, w)
+        """The feature map of the last block."""
+        features: Tensor = self.model.forward_intermediates(
+            self.normalise(images), indices=1, norm=True, output_fmt="NCHW", intermediates_only=True
+        )[-1]
+        return features
+
+    def normalise(self, images: Tensor) -> Tensor:  # -> (n, 3, image_size, image_size) float
+        """Images as the tower expects them."""
+        pixels = images / 255 if images.dtype == torch.uint8 else images
+        if pixels.shape[-2:] != (self.image_size, self.image_size):
+            size = (self.image_size, self.image_size)
+            pixels = F.interpolate(pixels, size, mode="bilinear", antialias=True, align_corners=False)
+        return (pixels - self.mean) / self.std
+
+
+def create_tower(config: VisionConfig, *, pretrained: bool = False) -> nn.Module:
+    """The timm model of a config, without its classifier."""
+    timm = require("timm", "lerobot")
+    arguments = dict(config.tower_arguments)
+    published = timm.models.get_pretrained_cfg(config.tower) if timm.is_model(config.tower) else None
+    if published is not None and published.fixed_input_size:
+        arguments.setdefault("img_size", config.image_size)
+    try:
+        tower: nn.Module = timm.create_model(config.tower, pretrained=pretrained, num_classes=0, **arguments)
+    except RuntimeError as error:
+        if "Unknown model" not in str(error):
+            raise
+        hint = did_you_mean(config.tower, timm.list_models())
+        if len(hint) > 100:
+            hint = "timm.list_models() lists the names"
+        raise ConfigError(f"timm has no vision tower {config.tower!r}; {hint}") from error
+    return tower
+
+
+class Connector(nn.Module):
+    """Pixel shuffle, then LayerNorm, Linear, GELU, Linear: fewer, wider tokens of the trunk's width."""
+
+    def __init__(self, tower_width: int, trunk_width: int, shuffle: int) -> None:
+        super().__init__()
+        self.shuffle = shuffle
+        merged = tower_width * shuffle**2
+        self.project = nn.Sequential(
+            nn.LayerNorm(merged), nn.Linear(merged, trunk_width), nn.GELU(), nn.Linear(trunk_width, trunk_width)
+        )
+
+    def forward(self, features: Tensor) -> Tensor:  # (n, C, h, w) -> (n, h w / shuffle², D)
+        """One token for each square of patches, row by row."""
+        height, width = features.shape[-2:]
+        if height % self.shuffle or width % self.shuffle:
+            raise ConfigError(
+                f"the vision tower gives {height} x {width} patches, which vision.shuffle={self.shuffle} does not "
+                "divide; choose another image_size or shuffle"
+            )
+        merged = F.pixel_unshuffle(features, self.shuffle)  # (n, C shuffle², h / shuffle, w / shuffle)
+        tokens: Tensor = self.project(merged.flatten(2).transpose(1, 2))
+        return tokens
+
+
+class VisionEncoder(nn.Module):
+    """All views of an observation as tokens of the trunk's width."""
+
+    def __init__(self, config: VisionConfig, trunk_width: int) -> None:
+        super().__init__()
+        self.config = config
+        self.tower = VisionTower(config)
+        self.connector = Connector(self.tower.width, trunk_width, config.shuffle)
+
+    def forward(
+        self,
+        images: Tensor,  # (N, V, 3, H, W) uint8
+        view_mask: Tensor,  # (N, V) bool
+        augmentation: torch.Generator | None = None,
+    ) -> tuple[Tensor, Tensor]:  # (N, V K, D), (N, V K) bool
+        """The tokens of each view in turn, and which of them are real."""
+        if not images.shape[1]:
+            raise ShapeError(
+                "this policy looks at images and the observation has no view; use a state-only preset such as "
+                "'tiny-state' for data without images"
+            )
+        flat = images.flatten(0, 1)
+        if augmentation is not None and self.config.augment:
+            flat = augment(flat, augmentation)
+        tokens = self.connector(self.tower(flat))  # (N V, K, D)
+        valid = view_mask.repeat_interleave(tokens.shape[1], dim=1)
+        return tokens.reshape(images.shape[0], -1, tokens.shape[-1]), valid

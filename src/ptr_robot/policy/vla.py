@@ -1,0 +1,162 @@
+"""The reference policy: a mixture-of-transformers vision-language-action model after Being-H0.5."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ptr_robot.data.batch import UNIFIED_DIM
+from ptr_robot.errors import ShapeError
+from ptr_robot.method.types import ChunkForward
+from ptr_robot.policy.config import PolicyConfig
+from ptr_robot.policy.decoder import CachedDecoder
+from ptr_robot.policy.heads import create_head
+from ptr_robot.policy.heads.base import per_sample_mean
+from ptr_robot.policy.interface import Policy, PolicySizes, Prediction
+from ptr_robot.policy.language import TextEncoder
+from ptr_robot.policy.observation import ActionChunk, Observation
+from ptr_robot.policy.sequence import Context, Part, action_mask, arrange, joint_mask
+from ptr_robot.policy.trunk import MixtureOfTransformers, TrunkOutput
+from ptr_robot.policy.vision import VisionEncoder
+
+
+class MixturePolicy(Policy):
+    """Text, vision and belief in one stream, state and actions in the other, one attention over both."""
+
+    def __init__(self, config: PolicyConfig) -> None:
+        super().__init__()
+        self.config = config
+        context_width, action_width = config.trunk.context.width, config.trunk.action.width
+        self.text = TextEncoder(config.language)
+        self.trunk = MixtureOfTransformers(config.trunk, config.language.vocabulary_size)
+        self.state_embedder = nn.Sequential(
+            nn.Linear(UNIFIED_DIM, action_width),
+            nn.SiLU(),
+            nn.Linear(action_width, config.num_state_tokens * action_width),
+        )
+        self.belief_projection = nn.Linear(action_width, context_width) if config.num_belief_tokens else None
+        self.vision = VisionEncoder(config.vision, context_width) if config.vision else None
+        self.head = create_head(config)
+
+    @property
+    def sizes(self) -> PolicySizes:
+        """The widths that PTR's modules must meet."""
+        trunk = self.config.trunk
+        return PolicySizes(
+            chunk_length=self.config.chunk_length,
+            context_dim=trunk.context.width + trunk.action.width,
+            action_dim=trunk.action.width,
+            state_dim=trunk.action.width,
+            num_belief_tokens=self.config.num_belief_tokens,
+        )
+
+    @property
+    def vision_tower(self) -> nn.Module | None:
+        """The timm tower with its normalisation; the connector is not part of it."""
+        return self.vision.tower if self.vision else None
+
+    @property
+    def num_prefix_tokens(self) -> int:
+        """Class and register tokens of the tower."""
+        return self.vision.tower.num_prefix_tokens if self.vision else 0
+
+    def forward_chunk(
+        self,
+        observation: Observation,
+        chunk: ActionChunk,
+        belief: Tensor | None = None,
+        *,
+        generator: torch.Generator,
+    ) -> ChunkForward:
+        """One joint pass over context and noised actions."""
+        self._check_chunk(observation, chunk)
+        context = self.context(observation, belief, generator if self.training else None)
+        prepared = self.head.prepare(chunk.actions, observation.action_mask, generator)
+        output, states = self.joint_pass(context, prepared.tokens, chunk.step_mask)
+        errors = self.head.errors(states, prepared, observation.action_mask)
+        return ChunkForward(
+            action_losses=per_sample_mean(errors, chunk.step_mask, observation.action_mask),
+            contexts=pool_context(context, output),
+            action_tokens=self.head.embed(chunk.actions, observation.action_mask),
+            action_states=states,
+            step_mask=chunk.step_mask,
+        )
+
+    @torch.no_grad()
+    def predict(
+        self, observation: Observation, belief: Tensor | None = None, *, generator: torch.Generator
+    ) -> Prediction:
+        """Encode the context once, then sample a chunk against its keys and values."""
+        context = self.context(observation, belief)
+        decoder, output = CachedDecoder.start(self.trunk, context, is_causal=self.head.is_causal)
+        sampled = self.head.sample(decoder, observation.action_mask, self.config.chunk_length, generator)
+        return Prediction(
+            actions=sampled.actions,
+            action_tokens=self.head.embed(sampled.actions, observation.action_mask),
+            action_states=sampled.states,
+            contexts=pool_context(context, output),
+        )
+
+    def context(
+        self, observation: Observation, belief: Tensor | None = None, augmentation: torch.Generator | None = None
+    ) -> Context:
+        """The tokens before the actions."""
+        device, count = observation.states.device, observation.batch_size
+        prompt, prompt_mask = self.text.prompt(count, device)
+        instruction, instruction_mask = self.text.instructions(observation.instructions, device)
+        before = [Part(self.trunk.embed_text(prompt), prompt_mask, is_causal=True)]
+        if self.vision is not None:
+            tokens, valid = self.vision(observation.images, observation.view_mask, augmentation)
+            before.append(Part(tokens, valid, is_causal=False))
+        after = [Part(self.trunk.embed_text(instruction), instruction_mask, is_causal=True)]
+        if belief is not None:
+            after.append(self._belief_part(belief, count))
+        return arrange(before, self._state_part(observation), after)
+
+    def joint_pass(
+        self, context: Context, tokens: Tensor, step_mask: Tensor
+    ) -> tuple[TrunkOutput, Tensor]:  # hidden states on the action positions: (N, L, Dg)
+        """Context and action tokens through the trunk at once."""
+        steps = torch.arange(tokens.shape[1], device=tokens.device)
+        positions = torch.cat([context.positions, context.num_valid + steps], dim=1)
+        mask = joint_mask(context, action_mask(context.valid, step_mask, is_causal=self.head.is_causal))
+        output = self.trunk(context.und, torch.cat([context.gen, tokens], dim=1), positions, mask)
+        return output, output.gen[:, context.gen.shape[1] :]
+
+    def _state_part(self, observation: Observation) -> Part:
+        states = observation.states * observation.state_mask
+        tokens = self.state_embedder(states).unflatten(1, (self.config.num_state_tokens, -1))
+        return Part(tokens, torch.ones(tokens.shape[:2], dtype=torch.bool, device=tokens.device), is_causal=False)
+
+    def _belief_part(self, belief: Tensor, count: int) -> Part:
+        expected = (count, self.config.num_belief_tokens, self.sizes.action_dim)
+        if self.belief_projection is None or belief.shape != expected:
+            raise ShapeError(
+                f"the belief has shape {tuple(belief.shape)}; this policy takes {expected}: set num_belief_tokens to "
+                "the tokenizer's number of tokens"
+            )
+        valid = torch.ones(belief.shape[:2], dtype=torch.bool, device=belief.device)
+        return Part(self.belief_projection(belief), valid, is_causal=False)
+
+    def _check_chunk(self, observation: Observation, chunk: ActionChunk) -> None:
+        expected = (observation.batch_size, self.config.chunk_length, UNIFIED_DIM)
+        if chunk.actions.shape != expected:
+            raise ShapeError(
+                f"the recorded actions have shape {tuple(chunk.actions.shape)}; this policy takes {expected}: set the "
+                "policy's chunk_length to the data's"
+            )
+
+
+def pool_context(context: Context, output: TrunkOutput) -> Tensor:  # (N, Du + Dg)
+    """h_t: the mean over the real context tokens of each stream, side by side; no action position is among them."""
+    valid = context.valid[:, : context.und.shape[1]].unsqueeze(2)
+    und = output.und.masked_fill(~valid, 0).sum(dim=1) / valid.sum(dim=1)
+    gen = output.gen[:, : context.gen.shape[1]].mean(dim=1)
+    return torch.cat([und, gen], dim=1)
+
+
+def build_policy(config: PolicyConfig, *, seed: int) -> MixturePolicy:
+    """A policy with initial weights that depend on the seed alone; torch's global generator is left as it was."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return MixturePolicy(config)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ class FrameCache:
     folder: Path
     size: int  # pixels, both sides
     mode: str = "pad"
+    _paths: dict[tuple[int, str], Path] = field(default_factory=dict, repr=False, compare=False)
 
     def read(self, episode: EpisodeRecord, key: str, frames: Sequence[int]) -> NDArray[np.uint8]:
         """Some frames of an episode, (n, 3, size, size); the first call decodes the whole episode."""
@@ -47,7 +48,13 @@ class FrameCache:
         return path
 
     def path(self, episode: EpisodeRecord, key: str) -> Path:
-        """Where the frames of an episode's camera are, or would be."""
+        """Where the frames of an episode's camera are, or would be; the source file is looked at once."""
+        place = (episode.episode_index, key)
+        if place not in self._paths:
+            self._paths[place] = self._make_path(episode, key)
+        return self._paths[place]
+
+    def _make_path(self, episode: EpisodeRecord, key: str) -> Path:
         span = episode.videos.get(key)
         source = episode.table if span is None else span.path
         start: Any = episode.first_row if span is None else span.from_timestamp

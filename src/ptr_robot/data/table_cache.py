@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,9 +49,15 @@ class TableCache:
         record = json.loads((self.folder / "statistics.json").read_text())
         return VectorStatistics.from_dict(record[name])
 
-    def _map(self, name: str) -> NDArray:  # type: ignore[type-arg]
-        mapped: NDArray = np.load(self.folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)  # type: ignore[type-arg]
-        return mapped
+    def _map(self, name: str) -> NDArray[Any]:
+        return _map_array(self.folder / f"{name}.npy")
+
+
+@lru_cache(maxsize=256)
+def _map_array(path: Path) -> NDArray[Any]:
+    """Held by the process, not by ``TableCache``: a mapped array would be copied whole into a spawned worker."""
+    mapped: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    return mapped
 
 
 def open_tables(index: DatasetIndex, state_key: str, action_key: str, cache_dir: Path) -> TableCache:

@@ -1,0 +1,115 @@
+"""Batches of segments from worker processes, in an order that can be stopped, resumed and shared over ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from torch.utils.data import DataLoader
+
+from ptr_robot.data.batch import SegmentBatch
+from ptr_robot.data.config import DataConfig
+from ptr_robot.data.dataset import SegmentDataset
+from ptr_robot.data.sampling import BatchPlan, EpochOrder
+from ptr_robot.errors import ConfigError
+
+
+class SegmentLoader:
+    """Iterating gives the rest of the current epoch; the next iteration is the next epoch.
+
+    The state is what was handed out, not what workers fetched ahead, so a resumed run continues with the very
+    next batch and decodes nothing of what it skips.
+    """
+
+    def __init__(
+        self, dataset: SegmentDataset, plan: BatchPlan, num_workers: int = 0, pin_memory: bool = False
+    ) -> None:
+        self.dataset = dataset
+        self.plan = plan
+        self.epoch = 0
+        self.batches_done = 0
+        self._sampler = _EpochBatches(plan)
+        self._loader: DataLoader[SegmentBatch] = DataLoader(
+            dataset,  # type: ignore[arg-type]
+            batch_size=None,
+            sampler=self._sampler,
+            num_workers=num_workers,
+            pin_memory=pin_memory,
+            persistent_workers=num_workers > 0,
+            collate_fn=_as_it_is,
+        )
+
+    def __len__(self) -> int:
+        """Batches in a whole epoch."""
+        return self.plan.num_batches
+
+    def __iter__(self) -> Iterator[SegmentBatch]:
+        self._sampler.start_at(self.epoch, self.batches_done)
+        for batch in self._loader:
+            self.batches_done += 1
+            yield batch
+        self.epoch, self.batches_done = self.epoch + 1, 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the data stands, and what must be the same for it to go on from there."""
+        return {"epoch": self.epoch, "batches_done": self.batches_done, **self._identity()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from ``state``; the number of ranks may differ as long as the global batch does not."""
+        for name, value in self._identity().items():
+            if state.get(name) != value:
+                raise ConfigError(f"cannot resume the data: {name} was {state.get(name)} and is now {value}")
+        self.epoch, self.batches_done = int(state["epoch"]), int(state["batches_done"])
+
+    def _identity(self) -> dict[str, Any]:
+        order = self.plan.order
+        return {
+            "global_batch_size": self.plan.global_batch_size,
+            "counts": list(order.counts),
+            "weights": None if order.weights is None else list(order.weights),
+            "seed": order.seed,
+            "shuffle": order.shuffle,
+        }
+
+
+class _EpochBatches:
+    """The sampler of torch's DataLoader: the rest of one epoch as lists of segment numbers."""
+
+    def __init__(self, plan: BatchPlan) -> None:
+        self.plan = plan
+        self.start_at(0, 0)
+
+    def start_at(self, epoch: int, first: int) -> None:
+        self.epoch, self.first = epoch, first
+
+    def __iter__(self) -> Iterator[Sequence[int]]:
+        return (batch for batch in self.plan.batches(self.epoch, self.first) if len(batch))
+
+    def __len__(self) -> int:
+        return self.plan.num_batches - self.first
+
+
+def _as_it_is(batch: Any) -> Any:
+    """The dataset gives whole batches; a named function, since workers must be able to find it."""
+    return batch
+
+
+def make_loader(
+    config: DataConfig,
+    batch_size: int,
+    *,
+    seed: int = 0,
+    num_workers: int = 0,
+    shuffle: bool = True,
+    drop_last: bool = True,
+    rank: int = 0,
+    world_size: int = 1,
+    pin_memory: bool = False,
+) -> SegmentLoader:
+    """Open the sources of ``config`` and give their segments in batches of ``batch_size`` a rank."""
+    dataset = SegmentDataset(config, seed)
+    given = [source.config.weight for source in dataset.sources]
+    weights = tuple(weight for weight in given if weight is not None)
+    order = EpochOrder(dataset.counts, weights or None, seed, shuffle)
+    plan = BatchPlan(order, batch_size, rank, world_size, drop_last)
+    return SegmentLoader(dataset, plan, num_workers, pin_memory)

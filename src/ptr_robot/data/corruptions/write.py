@@ -1,0 +1,177 @@
+"""A corrupted copy of a LeRobot dataset with its ground truth, written whole or not at all."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ptr_robot import __version__
+from ptr_robot.data.corruptions import statistics
+from ptr_robot.data.corruptions.episodes import (
+    EpisodeTable,
+    Progress,
+    action_deviations,
+    video_path,
+    write_data,
+)
+from ptr_robot.data.corruptions.kinds import Corruption
+from ptr_robot.data.corruptions.plan import plan_edits
+from ptr_robot.data.corruptions.source import SourceDataset, open_source
+from ptr_robot.data.corruptions.tables import EditContext
+from ptr_robot.data.corruptions.truth import episode_truth
+from ptr_robot.data.ground_truth import GROUND_TRUTH_FILE, EpisodeTruth, read_ground_truth, write_ground_truth
+from ptr_robot.errors import ConfigError, DataError, did_you_mean, require
+
+RECIPE_FILE = "meta/ptr_corruption.json"
+
+
+@dataclass(frozen=True)
+class CorruptionResult:
+    """What was written, and what was done to it."""
+
+    root: Path
+    truths: tuple[EpisodeTruth, ...]
+    num_frames_before: int
+    num_frames: int
+
+    def count_by_kind(self) -> Counter[str]:
+        """The number of episodes with each kind of fault."""
+        return Counter(kind for truth in self.truths for kind in {fault.kind for fault in truth.faults})
+
+
+def corrupt_dataset(
+    source: Path,
+    output: Path,
+    corruptions: Sequence[Corruption],
+    *,
+    seed: int = 0,
+    action_key: str = "action",
+    link_videos: bool = False,
+    on_episode: Progress | None = None,
+) -> CorruptionResult:
+    """Write a copy of the dataset at ``source`` with ``corruptions`` applied, each on its own draw.
+
+    The work happens in a folder beside ``output`` that takes its name at the very end, so an interrupted run
+    or a full disk leaves nothing behind. Videos are copied as they are: a truncated episode points at a
+    shorter stretch of its video. ``link_videos`` shares the files with the source by hard links instead;
+    nothing here ever writes into them, but a tool that changes one in place then changes both.
+    """
+    _check_folders(source, output)
+    workspace = _make_workspace(output)
+    try:
+        dataset = open_source(source, workspace)
+        partial = workspace / "dataset"
+        partial.mkdir()
+        result = _write(dataset, source, partial, corruptions, seed, action_key, link_videos, on_episode)
+        partial.rename(output)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise DataError(f"{output}: cannot be written ({reason}); nothing was left behind") from error
+    finally:
+        shutil.rmtree(workspace, ignore_errors=True)
+    return dataclasses.replace(result, root=output)
+
+
+def _check_folders(source: Path, output: Path) -> None:
+    if not source.is_dir():
+        raise DataError(f"{source}: no such dataset folder")
+    if output.exists():
+        raise ConfigError(f"{output} exists already; choose another --output_dir or remove it")
+    if output.resolve().is_relative_to(source.resolve()):
+        raise ConfigError(f"{output} lies inside the dataset {source}; choose an --output_dir outside of it")
+
+
+def _make_workspace(output: Path) -> Path:
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix=f".{output.name}.partial-", dir=output.parent))
+    except OSError as error:
+        raise DataError(f"{output}: cannot be written ({error.strerror})") from error
+
+
+def _write(
+    dataset: SourceDataset,
+    original: Path,
+    root: Path,
+    corruptions: Sequence[Corruption],
+    seed: int,
+    action_key: str,
+    link_videos: bool,
+    on_episode: Progress | None,
+) -> CorruptionResult:
+    episodes = EpisodeTable.read(dataset)
+    planned = episodes.planned()
+    edits = plan_edits(planned, corruptions, seed)
+    context = EditContext(seed, action_key, _check_actions(dataset, action_key), dataset.task_indices)
+    _copy_videos(dataset, root, episodes, link_videos or dataset.root != original)
+    num_frames = write_data(dataset, root, episodes, edits, context, on_episode)
+    episodes.write(root)
+    _copy_other_files(dataset, original, root)
+    _write_metadata(dataset, root, episodes, num_frames)
+    known = read_ground_truth(original) or {}
+    truths = tuple(episode_truth(episode, edits[episode.index], known.get(episode.index)) for episode in planned)
+    write_ground_truth(root, truths)
+    _write_recipe(root, original, corruptions, seed, action_key)
+    return CorruptionResult(root, truths, sum(episode.length for episode in planned), num_frames)
+
+
+def _check_actions(dataset: SourceDataset, action_key: str) -> Any:
+    if action_key not in dataset.features:
+        hint = did_you_mean(action_key, dataset.features)
+        raise ConfigError(f"{dataset.root.name} has no feature {action_key!r} (--action_key); {hint}")
+    if len(dataset.features[action_key]["shape"]) != 1:
+        shape = tuple(dataset.features[action_key]["shape"])
+        raise DataError(f"{action_key!r} has the shape {shape}; corruptions work on action vectors")
+    return action_deviations(dataset, action_key)
+
+
+def _copy_videos(dataset: SourceDataset, root: Path, episodes: EpisodeTable, link: bool) -> None:
+    for index, row in episodes.by_index.items():
+        for key in dataset.keys_of("video"):
+            relative = video_path(dataset, row, key)
+            if not (dataset.root / relative).is_file():
+                raise DataError(f"{dataset.root / relative}: the video of episode {index} is missing")
+            if not (root / relative).exists():
+                (root / relative).parent.mkdir(parents=True, exist_ok=True)
+                (os.link if link else shutil.copyfile)(dataset.root / relative, root / relative)
+
+
+def _copy_other_files(dataset: SourceDataset, original: Path, root: Path) -> None:
+    """The remaining metadata (tasks, subtasks), and the licence and card, which conversion drops."""
+    rewritten = {"info.json", "stats.json", Path(GROUND_TRUTH_FILE).name, Path(RECIPE_FILE).name}
+    for path in dataset.root.glob("meta/*"):
+        if path.is_file() and path.name not in rewritten:
+            shutil.copyfile(path, root / "meta" / path.name)
+    for path in original.iterdir():
+        if path.is_file() and path.stem.upper() in ("LICENSE", "LICENCE", "NOTICE", "README"):
+            shutil.copyfile(path, root / path.name)
+
+
+def _write_metadata(dataset: SourceDataset, root: Path, episodes: EpisodeTable, num_frames: int) -> None:
+    lerobot = require("lerobot.datasets.utils", "lerobot")
+    lerobot.write_info({**dataset.info, "total_frames": num_frames}, root)
+    previous = lerobot.load_stats(dataset.root) or {}
+    by_episode = [statistics.read_episode_stats(row) for row in episodes.by_index.values()]
+    lerobot.write_stats(statistics.dataset_stats(previous, by_episode, episodes.changed_features), root)
+
+
+def _write_recipe(root: Path, original: Path, corruptions: Sequence[Corruption], seed: int, action_key: str) -> None:
+    """How to make this dataset again; a source that was itself corrupted passes its own recipe on."""
+    earlier = original / RECIPE_FILE
+    steps = json.loads(earlier.read_text()) if earlier.is_file() else []
+    step = {
+        "source": original.resolve().name,
+        "seed": seed,
+        "action_key": action_key,
+        "corruptions": {type(corruption).__name__: dataclasses.asdict(corruption) for corruption in corruptions},
+        "ptr_robot": __version__,
+    }
+    (root / RECIPE_FILE).write_text(json.dumps([*steps, step], indent=4) + "\n")

@@ -13,31 +13,37 @@ from typing import TypeVar
 from ptr_robot.errors import ConfigError, did_you_mean, require
 
 Config = TypeVar("Config")
+BOOLEANS = ("true", "false", "True", "False")
 
 
 def flag_names(config_class: type, prefix: str = "") -> Iterator[str]:
     """Every dotted flag of a dataclass, nested dataclasses included."""
+    return (name for name, _ in _flags(config_class, prefix))
+
+
+def _flags(config_class: type, prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Every dotted flag with its type."""
     hints = typing.get_type_hints(config_class)
     for field in dataclasses.fields(config_class):
-        name = prefix + field.name
-        yield name
-        for kind in (hints[field.name], *typing.get_args(hints[field.name])):
-            if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-                yield from flag_names(kind, name + ".")
+        name, kind = prefix + field.name, hints[field.name]
+        yield name, kind
+        for part in (kind, *typing.get_args(kind)):
+            if dataclasses.is_dataclass(part) and isinstance(part, type):
+                yield from _flags(part, name + ".")
 
 
 def parse_flags(config_class: type[Config], arguments: Sequence[str], positional: Sequence[str] = ()) -> Config:
     """Parse ``arguments`` into ``config_class``; bare words fill the ``positional`` fields in their order."""
     draccus = require("draccus", "lerobot")
-    arguments = _name_positionals(list(arguments), positional)
+    switches = {name for name, kind in _flags(config_class) if kind is bool}
+    arguments = _name_positionals(list(arguments), positional, switches)
     known = {*flag_names(config_class), "config_path", "help"}
     for argument in arguments:
-        name = argument.split("=", 1)[0].removeprefix("--")
-        if argument.startswith("--") and name not in known:
+        name, _, value = argument.removeprefix("--").partition("=")
+        if name not in known:
             raise ConfigError(f"there is no flag --{name}; {did_you_mean(name, known)}")
-    config_path = next((a.split("=", 1)[1] for a in arguments if a.startswith("--config_path=")), None)
-    if config_path is not None and not Path(config_path).is_file():
-        raise ConfigError(f"--config_path={config_path}: no such file")
+        if name == "config_path":
+            _check_config_file(Path(value), config_class)
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
@@ -51,8 +57,25 @@ def parse_flags(config_class: type[Config], arguments: Sequence[str], positional
     return parsed
 
 
-def _name_positionals(arguments: list[str], positional: Sequence[str]) -> list[str]:
-    """Turn bare words into ``--name=word``, and ``--flag value`` into ``--flag=value``."""
+def _check_config_file(path: Path, config_class: type) -> None:
+    """Refuse a file that is no mapping of known settings, before draccus meets it."""
+    yaml = require("yaml", "lerobot")
+    try:
+        settings = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"--config_path={path}: cannot be read ({error.strerror})") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--config_path={path}: not valid YAML or JSON ({_one_line(error)})") from error
+    if not isinstance(settings, dict):
+        raise ConfigError(f"--config_path={path}: must hold settings as name: value")
+    known = [field.name for field in dataclasses.fields(config_class)]
+    for name in settings:
+        if name not in known:
+            raise ConfigError(f"{path}: there is no setting {name!r}; {did_you_mean(str(name), known)}")
+
+
+def _name_positionals(arguments: list[str], positional: Sequence[str], switches: set[str]) -> list[str]:
+    """Turn bare words into ``--name=word``, ``--flag value`` and a bare ``--switch`` into ``--flag=value``."""
     named: list[str] = []
     free = list(positional)
     position = 0
@@ -61,6 +84,8 @@ def _name_positionals(arguments: list[str], positional: Sequence[str]) -> list[s
         following = arguments[position + 1] if position + 1 < len(arguments) else None
         if word in ("-h", "--help"):
             named.append("--help")
+        elif word.removeprefix("--") in switches and word.startswith("--") and following not in BOOLEANS:
+            named.append(f"{word}=true")
         elif word.startswith("--") and "=" not in word:
             if following is None or following.startswith("--"):
                 raise ConfigError(f"the flag {word} needs a value: {word}=VALUE")
@@ -68,6 +93,8 @@ def _name_positionals(arguments: list[str], positional: Sequence[str]) -> list[s
             position += 1
         elif word.startswith("--"):
             named.append(word)
+        elif word.startswith("-"):
+            raise ConfigError(f"unexpected {word!r}; flags are written --name=value")
         elif free:
             named.append(f"--{free.pop(0)}={word}")
         else:
@@ -79,3 +106,7 @@ def _name_positionals(arguments: list[str], positional: Sequence[str]) -> list[s
 def _last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else "the flags could not be read"
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

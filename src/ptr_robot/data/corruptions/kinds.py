@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import TypeAlias
 
 from ptr_robot.errors import ConfigError, did_you_mean
 
-NoiseUnit = Literal["std", "raw"]
+NOISE_UNITS = ("std", "raw")
 KINDS = ("ani", "tt", "ln", "combined")
 
 
@@ -22,14 +22,14 @@ class ActionNoise:
 
     fraction: float = 0.30
     sigma: float = 0.1
-    unit: NoiseUnit = "std"
+    unit: str = "std"
 
     def __post_init__(self) -> None:
         _check_fraction("ani", self.fraction)
         if not 0 < self.sigma < float("inf"):
             raise ConfigError(f"sigma is {self.sigma}; it must be a positive number")
-        if self.unit not in get_args(NoiseUnit):
-            raise ConfigError(f"noise_unit is {self.unit!r}; {did_you_mean(self.unit, get_args(NoiseUnit))}")
+        if self.unit not in NOISE_UNITS:
+            raise ConfigError(f"noise_unit is {self.unit!r}; {did_you_mean(self.unit, NOISE_UNITS)}")
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def paper_corruptions(
     *,
     fraction: float | None = None,
     sigma: float = 0.1,
-    noise_unit: NoiseUnit = "std",
+    noise_unit: str = "std",
     keep_from: float = 0.4,
     keep_to: float = 0.7,
 ) -> tuple[Corruption, ...]:

@@ -1,0 +1,92 @@
+"""``ptr corrupt SOURCE --output_dir=...``: a corrupted copy of a dataset, with the ground truth of what was done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ptr_robot.cli.flags import parse_flags
+from ptr_robot.errors import ConfigError, require
+
+if TYPE_CHECKING:
+    from ptr_robot.data.corruptions import CorruptionResult
+
+
+@dataclass(frozen=True)
+class CorruptFlags:
+    """Write a corrupted copy of a LeRobot dataset: ptr corrupt SOURCE --output_dir=FOLDER --kind=KIND."""
+
+    source: str = ""  # folder (v2.1 or v3.0) or hub id of the dataset; may be given as a bare word
+    output_dir: str = ""  # folder of the new dataset (v3.0); must not exist
+    kind: str = "combined"  # ani: noise on actions, tt: truncation, ln: wrong instruction, combined: all three
+    seed: int = 0  # decides which episodes are hit, and how
+    fraction: float | None = None  # share of episodes hit; default: the paper's 0.30 ani, 0.25 tt, 0.20 ln
+    sigma: float = 0.1  # ani: strength of the noise
+    noise_unit: str = "std"  # ani: sigma is a share of each dimension's std, or (raw) in the units of the actions
+    keep_from: float = 0.4  # tt: the smallest share of an episode's frames that stays
+    keep_to: float = 0.7  # tt: the largest
+    action_key: str = "action"  # the feature that holds the actions
+    link_videos: bool = False  # share the video files with the source (hard links) instead of copying them
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the verb."""
+    flags = parse_flags(CorruptFlags, arguments, positional=("source",))
+    if not flags.source or not flags.output_dir:
+        missing = "the source dataset" if not flags.source else "--output_dir"
+        raise ConfigError(f"{missing} is missing: ptr corrupt SOURCE --output_dir=FOLDER --kind=combined")
+    from ptr_robot.data.corruptions import corrupt_dataset, paper_corruptions
+    from ptr_robot.data.index import find_folder
+
+    corruptions = paper_corruptions(
+        flags.kind,
+        fraction=flags.fraction,
+        sigma=flags.sigma,
+        noise_unit=flags.noise_unit,
+        keep_from=flags.keep_from,
+        keep_to=flags.keep_to,
+    )
+    progress_module = require("rich.progress", "lerobot")
+    console = require("rich.console", "lerobot").Console(stderr=True)
+    with progress_module.Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        bar = progress.add_task("reading", total=None)
+        result = corrupt_dataset(
+            find_folder(flags.source),
+            Path(flags.output_dir).expanduser(),
+            corruptions,
+            seed=flags.seed,
+            action_key=flags.action_key,
+            link_videos=flags.link_videos,
+            on_episode=lambda done, total: progress.update(bar, description="episodes", completed=done, total=total),
+        )
+    _print_result(result)
+    return 0
+
+
+def _print_result(result: CorruptionResult) -> None:
+    console: Any = require("rich.console", "lerobot").Console()
+    tables = require("rich.table", "lerobot")
+    table = tables.Table(box=require("rich.box", "lerobot").SIMPLE_HEAD)
+    table.add_column("fault")
+    table.add_column("episodes", justify="right")
+    table.add_column("which", overflow="fold")
+    by_kind: dict[str, list[int]] = {}
+    for truth in result.truths:
+        for kind in dict.fromkeys(fault.kind for fault in truth.faults):
+            by_kind.setdefault(kind, []).append(truth.episode_index)
+    for kind, episodes in sorted(by_kind.items()):
+        table.add_row(kind.replace("_", " "), str(len(episodes)), _some(episodes))
+    clean = [truth.episode_index for truth in result.truths if not truth.is_faulty]
+    table.add_row("none", str(len(clean)), _some(clean))
+    console.print(table)
+    console.print(
+        f"{len(result.truths)} episodes, {result.num_frames_before} -> {result.num_frames} frames", style="dim"
+    )
+    console.print(f"written to {result.root} (ground truth: meta/ptr_ground_truth.jsonl)", soft_wrap=True)
+
+
+def _some(numbers: Sequence[int], limit: int = 12) -> str:
+    shown = ", ".join(map(str, numbers[:limit]))
+    return shown if len(numbers) <= limit else f"{shown}, … {len(numbers) - limit} more"

@@ -1,0 +1,133 @@
+"""The index against LeRobot's own reading of the same files, and against the files themselves."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ptr_robot.data.index import open_index
+from ptr_robot.data.tables import iterate_episodes, read_episode
+from ptr_robot.errors import ConfigError, DataError
+
+from .v21_writer import CAMERA, FPS, LENGTHS, TASKS, episode_values, table_path, video_path
+
+
+def test_v21_is_read_as_it_is(v21):
+    index = open_index(v21)
+    assert (index.version, index.fps, index.robot_type) == ("v2.1", FPS, "metaworld")
+    assert index.tasks == dict(enumerate(TASKS))
+    assert [episode.length for episode in index.episodes] == list(LENGTHS)
+    assert [episode.first_index for episode in index.episodes] == [0, 23, 63, 80]
+    assert [episode.table for episode in index.episodes] == [table_path(v21, e) for e in range(4)]
+    assert index.episodes[2].videos[CAMERA].path == video_path(v21, 2)
+    assert index.camera_keys == (CAMERA,)
+    assert index.vector_keys == ("observation.state", "action")
+    assert index.feature("action").names == ("x", "y", "z", "gripper")
+
+
+def test_both_versions_describe_the_same_episodes(v21, v30):
+    old, new = open_index(v21), open_index(v30)
+    assert (old.version, new.version) == ("v2.1", "v3.0")
+    assert (old.tasks, old.fps, old.total_frames) == (new.tasks, new.fps, new.total_frames)
+    for before, after in zip(old.episodes, new.episodes, strict=True):
+        for field in ("episode_index", "length", "tasks", "first_index"):
+            assert getattr(before, field) == getattr(after, field)
+    assert len({episode.table for episode in new.episodes}) == 1
+
+
+def test_index_agrees_with_lerobots_own_metadata(recorded):
+    from lerobot.datasets.lerobot_dataset import LeRobotDatasetMetadata
+
+    theirs = LeRobotDatasetMetadata("owner/arm", root=recorded)
+    ours = open_index(recorded)
+    assert ours.total_frames == theirs.total_frames
+    assert ours.camera_keys == tuple(theirs.camera_keys)
+    assert [ours.tasks[i] for i in sorted(ours.tasks)] == list(theirs.tasks.index)
+    for episode, row in zip(ours.episodes, theirs.episodes, strict=True):
+        assert episode.length == row["length"]
+        assert episode.first_index == row["dataset_from_index"]
+        assert episode.table == recorded / theirs.get_data_file_path(episode.episode_index)
+        path = recorded / theirs.get_video_file_path(episode.episode_index, "observation.images.top")
+        assert episode.videos["observation.images.top"].path == path
+
+
+@pytest.mark.parametrize("version", ["v21", "v30"])
+def test_columns_are_those_of_the_raw_file(version, request):
+    index = open_index(request.getfixturevalue(version))
+    for episode, columns in iterate_episodes(index, ["action", "observation.state", "timestamp"]):
+        states, actions = episode_values(episode.episode_index, episode.length)
+        np.testing.assert_array_equal(columns["action"], actions)
+        np.testing.assert_array_equal(columns["observation.state"], states)
+        np.testing.assert_array_equal(read_episode(episode, ["action"])["action"], actions)
+        assert columns["timestamp"].shape == (episode.length,)
+
+
+def test_rows_are_found_where_the_metadata_names_the_wrong_file(own_v30):
+    """LeRobot's converter does so for the first episode of a new file."""
+    path = own_v30 / "data/chunk-000/file-000.parquet"
+    frame = pd.read_parquet(path)
+    second = frame[frame.episode_index >= 2]
+    frame[frame.episode_index < 2].to_parquet(path)
+    second.to_parquet(path.with_name("file-001.parquet"))
+    index = open_index(own_v30)
+    assert [(e.table.name, e.first_row) for e in index.episodes] == [
+        ("file-000.parquet", 0),
+        ("file-000.parquet", LENGTHS[0]),
+        ("file-001.parquet", 0),
+        ("file-001.parquet", LENGTHS[2]),
+    ]
+    np.testing.assert_array_equal(
+        read_episode(index.episode(3), ["action"])["action"], episode_values(3, LENGTHS[3])[1]
+    )
+
+
+def test_chosen_episodes(v21):
+    index = open_index(v21, episodes=[3, 1])
+    assert [episode.episode_index for episode in index.episodes] == [1, 3]
+    assert index.episodes[1].first_index == 80
+    assert index.total_frames == sum(LENGTHS)
+    with pytest.raises(DataError, match="no episode 9"):
+        open_index(v21, episodes=[9])
+
+
+def test_misspelt_feature_gets_a_hint(v21):
+    with pytest.raises(ConfigError, match=r"did you mean 'observation.state'"):
+        open_index(v21).feature("observation.sate")
+
+
+def test_unknown_version(own_v21):
+    path = own_v21 / "meta/info.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"codebase_version": "v1.6"}))
+    with pytest.raises(DataError, match=r"info.json: codebase_version is 'v1.6'; this package reads v2.1 and v3.0"):
+        open_index(own_v21)
+
+
+@pytest.mark.parametrize("content", ["{", '{"codebase_version": "v2.1"}'])
+def test_broken_info(own_v21, content):
+    (own_v21 / "meta/info.json").write_text(content)
+    with pytest.raises(DataError, match=r"info.json: "):
+        open_index(own_v21)
+
+
+def test_hub_ids_and_paths(v21, tmp_path, monkeypatch):
+    home = tmp_path / "home"
+    monkeypatch.setenv("HF_LEROBOT_HOME", str(home))
+    (home / "owner").mkdir(parents=True)
+    (home / "owner/cubes").symlink_to(v21)
+    assert open_index("owner/cubes").num_frames == sum(LENGTHS)
+    assert open_index("owner/other", root=v21).num_frames == sum(LENGTHS)
+    with pytest.raises(DataError, match="no such folder, and not a hub id"):
+        open_index(tmp_path / "nothing")
+    with pytest.raises(DataError, match=r"no meta/info.json here"):
+        open_index(tmp_path)
+
+
+def test_hub_id_without_a_network_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_LEROBOT_HOME", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(DataError, match=r"owner/absent: not in .*the hub did not give it") as caught:
+        open_index("owner/absent")
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,155 @@
+"""The loader: workers, ranks, resuming and mixtures give the batches they should."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+
+from ptr_robot.data.config import DataConfig, SourceConfig
+from ptr_robot.data.loader import make_loader
+from ptr_robot.errors import ConfigError
+
+from .conftest import RECORDED_LENGTHS, WRIST
+from .v21_writer import CAMERA, LENGTHS, TASKS
+
+
+@pytest.fixture
+def config(v21, tmp_path) -> DataConfig:
+    return DataConfig([SourceConfig(str(v21))], chunk_length=5, num_chunks=2, image_size=16, cache_dir=str(tmp_path))
+
+
+def assert_same(one, other):
+    for field in dataclasses.fields(one):
+        left, right = getattr(one, field.name), getattr(other, field.name)
+        assert torch.equal(left, right) if isinstance(left, torch.Tensor) else left == right, field.name
+
+
+def test_workers_and_the_main_process_give_the_same_batches(config):
+    plain, workers = make_loader(config, 16), make_loader(config, 16, num_workers=2)
+    for _ in range(2):
+        for one, other in zip(plain, workers, strict=True):
+            assert_same(one, other)
+
+
+def test_epochs_differ_and_cover_all(config):
+    loader = make_loader(config, 16, drop_last=False)
+    epochs = [[batch.sample_id[:, 0].tolist() for batch in loader] for _ in range(2)]
+    assert epochs[0] != epochs[1]
+    for epoch in epochs:
+        assert sorted(number for batch in epoch for number in batch) == list(range(sum(LENGTHS)))
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_resuming_gives_the_very_next_batch(config, num_workers):
+    whole = make_loader(config, 16, seed=3, num_workers=num_workers)
+    expected = [batch for _ in range(2) for batch in whole]
+    first = make_loader(config, 16, seed=3, num_workers=num_workers)
+    steps = iter(first)
+    for _ in range(4):
+        next(steps)
+    state = first.state_dict()
+    resumed = make_loader(config, 16, seed=3)
+    resumed.load_state_dict(state)
+    rest = [batch for _ in range(2) for batch in resumed]
+    assert len(rest) == len(expected) - 4
+    for one, other in zip(expected[4:], rest, strict=True):
+        assert_same(one, other)
+
+
+def test_a_state_at_the_end_of_an_epoch_starts_the_next(config):
+    loader = make_loader(config, 16)
+    seen = [batch for batch in loader]  # noqa: C416
+    assert loader.state_dict()["epoch"] == 1
+    assert loader.state_dict()["batches_done"] == 0
+    assert len(seen) == len(loader) == sum(LENGTHS) // 16
+
+
+def test_resuming_other_data_is_refused(config):
+    state = make_loader(config, 16).state_dict()
+    with pytest.raises(ConfigError, match="global_batch_size was 16 and is now 8"):
+        make_loader(config, 8).load_state_dict(state)
+    make_loader(config, 8, world_size=2).load_state_dict(state)
+    with pytest.raises(ConfigError, match="seed was 0 and is now 1"):
+        make_loader(config, 16, seed=1).load_state_dict(state)
+
+
+def test_two_ranks_see_what_one_process_sees(config):
+    one = make_loader(config, 16)
+    ranks = [make_loader(config, 8, rank=rank, world_size=2) for rank in range(2)]
+    for whole, left, right in zip(one, *ranks, strict=True):
+        assert torch.equal(whole.sample_id, torch.cat([left.sample_id, right.sample_id]))
+        assert torch.equal(whole.frames, torch.cat([left.frames, right.frames]))
+
+
+@pytest.fixture
+def mixture(v21, v30, recorded, tmp_path) -> DataConfig:
+    sources = [
+        SourceConfig(str(v21), weight=1.0, image_keys=["none", CAMERA]),
+        SourceConfig(str(recorded), weight=2.0, image_keys=[WRIST], normaliser="min_max"),
+        SourceConfig(str(v30), weight=1.0, image_keys=[CAMERA, "none"], episodes=[1]),
+    ]
+    return DataConfig(sources, chunk_length=5, num_chunks=2, image_size=16, cache_dir=str(tmp_path))
+
+
+def test_a_mixture_keeps_shares_identities_masks_and_views_apart(mixture):
+    loader = make_loader(mixture, 8, drop_last=False)
+    batches = list(loader)
+    sources = torch.cat([batch.source_id for batch in batches])
+    total = sum(LENGTHS) + sum(RECORDED_LENGTHS) + LENGTHS[1]
+    assert len(sources) == total
+    assert torch.bincount(sources).tolist() == loader.plan.order.shares()
+    owners: dict[int, int] = {}
+    for batch in batches:
+        for row in range(batch.batch_size):
+            source = int(batch.source_id[row])
+            for number in batch.sample_id[row][~batch.chunk_is_pad[row]].tolist():
+                assert owners.setdefault(number, source) == source
+            assert batch.view_mask[row].tolist() == [[False, True], [True, False], [True, False]][source]
+            assert not batch.frames[row][:, ~batch.view_mask[row]].any()
+            active = {0: 4, 1: 13, 2: 4}[source]
+            assert batch.action_mask[row].sum() == active
+            assert not batch.actions[row][..., ~batch.action_mask[row]].any()
+    assert {source for number, source in owners.items() if number < sum(LENGTHS)} == {0}
+
+
+def test_equal_instructions_share_a_task_id_and_episodes_do_not_meet(mixture):
+    loader = make_loader(mixture, 8, drop_last=False)
+    tasks, episodes = {}, {}
+    for batch in loader:
+        for row, text in enumerate(batch.instructions):
+            assert tasks.setdefault(text, int(batch.task_id[row])) == batch.task_id[row]
+            episodes.setdefault(int(batch.episode_id[row]), set()).add(int(batch.source_id[row]))
+    assert set(tasks) == {*TASKS, "turn the knob"}
+    assert sorted(tasks.values()) == [0, 1, 2]
+    assert all(len(owners) == 1 for owners in episodes.values())
+
+
+def test_each_source_is_normalised_by_its_own_statistics(mixture):
+    loader = make_loader(mixture, 8, drop_last=False)
+    source = loader.dataset.sources[1]
+    actions = torch.cat([b.actions[b.source_id == 1][~b.action_is_pad[b.source_id == 1]] for b in loader])
+    active = actions[:, source.action_map.slots.mask]
+    assert torch.allclose(active.amax(0), torch.ones(13))
+    assert torch.allclose(active.amin(0), -torch.ones(13))
+    restored = source.action_map.from_unified(actions.numpy())
+    assert restored.min() == pytest.approx(source.tables.actions.min(), rel=1e-5)
+
+
+def test_settings_come_from_yaml_and_flags(tmp_path):
+    """Through draccus, as LeRobot's own settings do."""
+    import draccus
+
+    path = tmp_path / "data.yaml"
+    path.write_text(
+        "chunk_length: 8\nsources:\n  - {repo_id: a/b, weight: 2, episodes: [0, 3]}\n  - {repo_id: c/d, weight: 1}\n"
+    )
+    config = draccus.parse(DataConfig, config_path=str(path), args=["--num_chunks=2"])
+    assert config.sources[0] == SourceConfig("a/b", weight=2.0, episodes=[0, 3])
+    assert (config.chunk_length, config.num_chunks, config.offset_range) == (8, 2, (8, 8))
+
+
+def test_no_sources():
+    with pytest.raises(ConfigError, match="the data has no sources"):
+        make_loader(DataConfig(), 4)

@@ -15,23 +15,29 @@ def preset(name: str) -> PolicyConfig:
     return PRESETS[name]()
 
 
-def _tiny_trunk() -> TrunkConfig:
-    stream = StreamConfig(width=128, mlp_width=256)
+def _tiny_trunk(context: StreamConfig) -> TrunkConfig:
     return TrunkConfig(
-        context=stream, action=stream, num_layers=4, num_heads=4, num_key_value_heads=2, head_dim=32, rope_theta=1e4
+        context=context,
+        action=StreamConfig(width=128, mlp_width=256),
+        num_layers=4,
+        num_heads=4,
+        num_key_value_heads=2,
+        head_dim=32,
+        rope_theta=1e4,
     )
 
 
 def _tiny() -> PolicyConfig:
     tower_arguments = {"patch_size": 8, "embed_dim": 128, "depth": 4, "num_heads": 4, "mlp_ratio": 2.0}
     return PolicyConfig(
-        trunk=_tiny_trunk(),
+        trunk=_tiny_trunk(StreamConfig(width=128, mlp_width=256)),
         vision=VisionConfig(tower="vit_tiny_patch16_224", tower_arguments=tower_arguments, image_size=64),
     )
 
 
 def _tiny_state() -> PolicyConfig:
-    return PolicyConfig(trunk=_tiny_trunk(), num_state_tokens=2)
+    """No images, and a narrow context stream: all it carries is text and belief."""
+    return PolicyConfig(trunk=_tiny_trunk(StreamConfig(width=64, mlp_width=128)), num_state_tokens=2)
 
 
 def _small() -> PolicyConfig:

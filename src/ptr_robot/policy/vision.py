@@ -23,7 +23,7 @@ class VisionTower(nn.Module):
         super().__init__()
         timm_data = require("timm.data", "lerobot")
         self.image_size = config.image_size
-        self.model: Any = create_tower(config)
+        self.model = create_tower(config)
         self.width = int(self.model.num_features)
         self.num_prefix_tokens = int(getattr(self.model, "num_prefix_tokens", 0))  # convolutional towers have none
         for name, values in (
@@ -48,7 +48,7 @@ class VisionTower(nn.Module):
         return (pixels - self.mean) / self.std
 
 
-def create_tower(config: VisionConfig, *, pretrained: bool = False) -> nn.Module:
+def create_tower(config: VisionConfig, *, pretrained: bool = False) -> Any:
     """The timm model of a config, without its classifier."""
     timm = require("timm", "lerobot")
     arguments = dict(config.tower_arguments)
@@ -56,7 +56,7 @@ def create_tower(config: VisionConfig, *, pretrained: bool = False) -> nn.Module
     if published is not None and published.fixed_input_size:
         arguments.setdefault("img_size", config.image_size)
     try:
-        tower: nn.Module = timm.create_model(config.tower, pretrained=pretrained, num_classes=0, **arguments)
+        return timm.create_model(config.tower, pretrained=pretrained, num_classes=0, **arguments)
     except RuntimeError as error:
         if "Unknown model" not in str(error):
             raise
@@ -64,7 +64,6 @@ def create_tower(config: VisionConfig, *, pretrained: bool = False) -> nn.Module
         if len(hint) > 100:
             hint = "timm.list_models() lists the names"
         raise ConfigError(f"timm has no vision tower {config.tower!r}; {hint}") from error
-    return tower
 
 
 class Connector(nn.Module):

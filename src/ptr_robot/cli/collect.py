@@ -1,0 +1,101 @@
+"""``ptr collect``: record scripted Meta-World operators of stated skill as a LeRobot dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from ptr_robot.cli.flags import parse_flags
+from ptr_robot.errors import ConfigError
+from ptr_robot.sim.collection import PlannedEpisode, plan_episodes, resolve_mixture
+from ptr_robot.sim.operators import OPERATORS, OperatorConfig, read_operators
+from ptr_robot.sim.recording import RecordedEpisode, RecordingConfig, record
+from ptr_robot.sim.rendering import CameraConfig
+from ptr_robot.sim.tasks import resolve_tasks
+
+
+@dataclass
+class CollectConfig:
+    """What to record, by whom, and where to."""
+
+    output: str = ""  # the dataset's folder, which must not exist yet
+    tasks: list[str] = field(default_factory=lambda: ["reach-v3", "push-v3", "pick-place-v3"])
+    episodes: int = 20  # of each task
+    operators: dict[str, float] = field(default_factory=dict)  # shares by name; none named: all but quitting
+    fault_fraction: float | None = None  # what the faulty operators have together; unset: as their shares say
+    operators_path: str | None = None  # a YAML file with operators of your own
+    match_lengths: bool = False  # clean and faulty episodes of the same length distribution
+    images: bool = True
+    video: bool = False  # AV1 files in place of lossless images in the tables
+    camera: CameraConfig = field(default_factory=CameraConfig)
+    image_key: str | None = None  # unset: observation.images.<camera>
+    num_workers: int = 2
+    seed: int = 0
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the verb."""
+    config = parse_flags(CollectConfig, arguments, positional=["output"])
+    if not config.output:
+        raise ConfigError("where to? name a folder that does not exist yet: ptr collect FOLDER")
+    operators = OPERATORS if config.operators_path is None else read_operators(Path(config.operators_path))
+    shares = config.operators or {name: 1.0 for name in operators if name != "quitting"}
+    mixture = resolve_mixture(shares, operators, config.fault_fraction)
+    planned = plan_episodes(resolve_tasks(config.tasks), config.episodes, mixture, config.seed)
+    recorded = _record_with_progress(config, planned, operators)
+    console = Console()
+    console.print(summary(recorded))
+    num_faulty = sum(episode.truth.is_faulty for episode in recorded)
+    console.print(f"{config.output}: {len(recorded)} episodes, {num_faulty} of them with faults")
+    return 0
+
+
+def summary(recorded: Sequence[RecordedEpisode]) -> Table:
+    """Episodes, success and mean length by task and operator."""
+    table = Table("task", "operator", "episodes", "success", "mean length", box=None)
+    groups: dict[tuple[str, str], list[RecordedEpisode]] = {}
+    for episode in recorded:
+        groups.setdefault((episode.planned.task, episode.planned.operator), []).append(episode)
+    for (task, operator), episodes in sorted(groups.items()):
+        num_successes = sum(bool(episode.truth.is_success) for episode in episodes)
+        mean_length = sum(episode.num_frames for episode in episodes) / len(episodes)
+        table.add_row(task, operator, str(len(episodes)), f"{num_successes / len(episodes):.2f}", f"{mean_length:.0f}")
+    return table
+
+
+def _record_with_progress(
+    config: CollectConfig, planned: Sequence[PlannedEpisode], operators: Mapping[str, OperatorConfig]
+) -> list[RecordedEpisode]:
+    recording = RecordingConfig(
+        has_images=config.images,
+        has_videos=config.video,
+        camera=config.camera,
+        image_key=config.image_key or f"observation.images.{config.camera.name}",
+        match_lengths=config.match_lengths,
+        num_workers=config.num_workers,
+    )
+    columns = (
+        TextColumn("recording"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("episodes, {task.fields[frames_per_second]:.0f} frames/s"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        bar = progress.add_task("recording", total=len(planned), frames_per_second=0.0)
+        num_frames = 0
+
+        def advance(episode: RecordedEpisode) -> None:
+            nonlocal num_frames
+            num_frames += episode.num_frames
+            elapsed = progress.tasks[0].elapsed or 1e-9
+            progress.update(bar, advance=1, frames_per_second=num_frames / elapsed)
+
+        return record(Path(config.output), planned, operators, recording, advance)

@@ -1,0 +1,178 @@
+"""Simulates planned episodes in worker processes and writes them, in their order, as one LeRobot dataset."""
+
+from __future__ import annotations
+
+import functools
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ptr_robot.data.ground_truth import EpisodeTruth, write_ground_truth
+from ptr_robot.errors import ConfigError, DataError, require
+from ptr_robot.sim.collection import PlannedEpisode
+from ptr_robot.sim.demonstration import Demonstration, demonstrate
+from ptr_robot.sim.environment import (
+    ACTION_DIM,
+    ENVIRONMENT_STATE_DIM,
+    FRAMES_PER_SECOND,
+    STATE_DIM,
+    MetaWorldEnvironment,
+)
+from ptr_robot.sim.operators import OperatorConfig
+from ptr_robot.sim.rendering import CameraConfig
+from ptr_robot.sim.tasks import instructions
+
+COLLECTION_FILE = "meta/ptr_collection.json"
+_EPISODES_AHEAD = 2  # per worker: how far the simulation may run ahead of the writer
+
+
+@dataclass(frozen=True)
+class RecordingConfig:
+    """What is recorded of each episode, and how it is stored."""
+
+    has_images: bool = True
+    has_videos: bool = False  # True: AV1 video files; False: lossless images inside the tables
+    camera: CameraConfig = field(default_factory=CameraConfig)
+    image_key: str = "observation.images.corner2"
+    match_lengths: bool = False
+    num_workers: int = 2
+
+    def __post_init__(self) -> None:
+        if self.num_workers < 1:
+            raise ConfigError(f"num_workers={self.num_workers} must be at least 1")
+        if not self.image_key.startswith("observation.image"):
+            raise ConfigError(f"image_key={self.image_key!r} must begin with observation.image, as LeRobot's keys do")
+
+
+@dataclass(frozen=True)
+class RecordedEpisode:
+    """What became of a planned episode."""
+
+    planned: PlannedEpisode
+    num_frames: int
+    truth: EpisodeTruth
+
+
+def record(
+    output: Path,
+    planned: Sequence[PlannedEpisode],
+    operators: Mapping[str, OperatorConfig],
+    config: RecordingConfig,
+    on_episode: Callable[[RecordedEpisode], None] | None = None,
+) -> list[RecordedEpisode]:
+    """Write a LeRobot v3.0 dataset at ``output`` with its ground truth, whole or not at all."""
+    if output.exists():
+        raise DataError(f"{output} exists already; choose another folder or remove it")
+    partial = output.with_name(f".{output.name}.partial-{os.getpid()}")
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        recorded = _write(partial, planned, operators, config, on_episode)
+        partial.replace(output)
+    except OSError as error:
+        raise DataError(f"{output} could not be written ({error}); nothing was left behind") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return recorded
+
+
+def _write(
+    root: Path,
+    planned: Sequence[PlannedEpisode],
+    operators: Mapping[str, OperatorConfig],
+    config: RecordingConfig,
+    on_episode: Callable[[RecordedEpisode], None] | None,
+) -> list[RecordedEpisode]:
+    dataset = _create_dataset(root, config)
+    recorded = []
+    for episode, demonstration in _simulate(planned, operators, config):
+        _add_episode(dataset, demonstration, instructions()[episode.task], config.image_key)
+        truth = EpisodeTruth(episode.episode_index, demonstration.faults, episode.operator, demonstration.is_success)
+        recorded.append(RecordedEpisode(episode, demonstration.num_frames, truth))
+        if on_episode is not None:
+            on_episode(recorded[-1])
+    dataset.finalize()
+    write_ground_truth(root, [episode.truth for episode in recorded])
+    used = {episode.operator: asdict(operators[episode.operator]) for episode in planned}
+    collection = {"operators": used, "recording": asdict(config), "episodes": [asdict(episode) for episode in planned]}
+    (root / COLLECTION_FILE).write_text(json.dumps(collection, indent=1) + "\n")
+    return recorded
+
+
+def _create_dataset(root: Path, config: RecordingConfig) -> Any:
+    os.environ.setdefault("SVT_LOG", "1")  # the AV1 encoder reports every episode's settings otherwise
+    lerobot_dataset = require("lerobot.datasets.lerobot_dataset", "lerobot")
+    require("datasets", "lerobot").disable_progress_bars()
+    features: dict[str, Any] = {
+        "observation.state": {"dtype": "float32", "shape": (STATE_DIM,), "names": ["x", "y", "z", "gripper"]},
+        "observation.environment_state": {"dtype": "float32", "shape": (ENVIRONMENT_STATE_DIM,), "names": None},
+        "action": {"dtype": "float32", "shape": (ACTION_DIM,), "names": ["x", "y", "z", "gripper"]},
+    }
+    if config.has_images:
+        size = config.camera.image_size
+        kind = "video" if config.has_videos else "image"
+        features[config.image_key] = {"dtype": kind, "shape": (size, size, 3), "names": ["height", "width", "channels"]}
+    return lerobot_dataset.LeRobotDataset.create(
+        repo_id=f"metaworld/{root.name}",
+        fps=FRAMES_PER_SECOND,
+        features=features,
+        root=root,
+        robot_type="metaworld",
+        use_videos=config.has_images and config.has_videos,
+    )
+
+
+def _add_episode(dataset: Any, demonstration: Demonstration, instruction: str, image_key: str) -> None:
+    for frame in range(demonstration.num_frames):
+        values: dict[str, Any] = {
+            "observation.state": demonstration.states[frame],
+            "observation.environment_state": demonstration.environment_states[frame],
+            "action": demonstration.actions[frame],
+            "task": instruction,
+        }
+        if demonstration.images is not None:
+            values[image_key] = demonstration.images[frame]
+        dataset.add_frame(values)
+    dataset.save_episode()
+
+
+def _simulate(
+    planned: Sequence[PlannedEpisode], operators: Mapping[str, OperatorConfig], config: RecordingConfig
+) -> Iterator[tuple[PlannedEpisode, Demonstration]]:
+    """The demonstrations in their planned order, simulated by ``num_workers`` processes, a few ahead of the writer."""
+    executor = ProcessPoolExecutor(config.num_workers, multiprocessing.get_context("spawn"), _ignore_interrupts)
+    pending: deque[tuple[PlannedEpisode, Future[Demonstration]]] = deque()
+    waiting = deque(planned)
+    try:
+        while waiting or pending:
+            while waiting and len(pending) < _EPISODES_AHEAD * config.num_workers:
+                episode = waiting.popleft()
+                future = executor.submit(_simulate_episode, episode, operators[episode.operator], config)
+                pending.append((episode, future))
+            episode, future = pending.popleft()
+            yield episode, future.result()
+    finally:
+        executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _simulate_episode(episode: PlannedEpisode, operator: OperatorConfig, config: RecordingConfig) -> Demonstration:
+    environment = _environment(episode.task, config.camera)
+    return demonstrate(environment, operator, episode.seeds, config.has_images, config.match_lengths)
+
+
+@functools.lru_cache(maxsize=1)
+def _environment(task: str, camera: CameraConfig) -> MetaWorldEnvironment:
+    """The worker's environment; the plan goes task by task, so one is enough."""
+    return MetaWorldEnvironment(task, camera)
+
+
+def _ignore_interrupts() -> None:
+    """Ctrl-C goes to the parent, which ends the workers in order."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,0 +1,121 @@
+"""Small off-screen images of a Meta-World scene, rendered when somebody looks and not before."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes.util
+import os
+import platform
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ptr_robot.errors import ConfigError, MissingExtraError, did_you_mean
+
+Image = npt.NDArray[np.uint8]  # (H, W, 3)
+
+# Whether Meta-World mounts the camera upside down, so that its picture must be turned by half a circle.
+_IS_UPSIDE_DOWN = {
+    "topview": False,
+    "corner": True,
+    "corner2": True,
+    "corner3": True,
+    "behindGripper": False,
+    "gripperPOV": False,
+}
+# LeRobot moves this camera closer to the table; the same place keeps datasets and policies interchangeable.
+_LEROBOT_CORNER2_POSITION = (0.75, 0.075, 0.7)
+_MAX_IMAGE_SIZE = 1024
+
+
+@dataclass(frozen=True)
+class CameraConfig:
+    """Which of Meta-World's cameras looks, and how many pixels it has a side."""
+
+    name: str = "corner2"
+    image_size: int = 96
+
+    def __post_init__(self) -> None:
+        if self.name not in _IS_UPSIDE_DOWN:
+            raise ConfigError(f"there is no camera {self.name!r}; {did_you_mean(self.name, _IS_UPSIDE_DOWN)}")
+        if not 16 <= self.image_size <= _MAX_IMAGE_SIZE:
+            raise ConfigError(f"image_size={self.image_size} is out of range; choose 16 to {_MAX_IMAGE_SIZE} pixels")
+
+
+def choose_backend() -> None:
+    """Point MuJoCo at a renderer that needs no display, unless the user chose one; call before importing mujoco."""
+    if platform.system() != "Linux" or os.environ.get("MUJOCO_GL") or "mujoco" in sys.modules:
+        return
+    if ctypes.util.find_library("EGL") is None and ctypes.util.find_library("OSMesa") is not None:
+        os.environ["MUJOCO_GL"] = "osmesa"
+    elif ctypes.util.find_library("EGL") is not None:
+        os.environ["MUJOCO_GL"] = "egl"
+
+
+def check_backend() -> None:
+    """Raise an error that names the system package where no off-screen renderer is installed."""
+    if platform.system() != "Linux":
+        return
+    backend = os.environ.get("MUJOCO_GL", "")
+    library, packages = {
+        "osmesa": ("OSMesa", "libosmesa6"),
+        "": ("EGL", "libegl1 libegl-mesa0 libgl1-mesa-dri"),
+        "egl": ("EGL", "libegl1 libegl-mesa0 libgl1-mesa-dri"),
+    }.get(backend, (None, None))
+    if library is not None and ctypes.util.find_library(library) is None:
+        raise MissingExtraError(
+            f"images need lib{library}, which is not installed (MUJOCO_GL={backend!r}); "
+            f"install it with: sudo apt-get install {packages}, or work without images (--images=false)"
+        )
+
+
+class Camera:
+    """One camera of one task's scene; several environments of the same task may share it.
+
+    A renderer holds the meshes and textures of its model (about 65 MB and a second of set-up), and these are the
+    same in every environment of a task: what differs is the environment's ``data``, which each picture reads.
+    """
+
+    def __init__(self, model: Any, config: CameraConfig) -> None:
+        check_backend()
+        import mujoco
+
+        self._name = config.name
+        self._is_upside_down = _IS_UPSIDE_DOWN[config.name]
+        self.num_renders = 0
+        # Vertices dominate the cost in software; shadows, reflections and multi-sampling would triple it.
+        model.vis.quality.shadowsize = 0
+        model.vis.quality.offsamples = 0
+        model.vis.global_.offwidth = model.vis.global_.offheight = config.image_size
+        try:
+            self._renderer = mujoco.Renderer(model, config.image_size, config.image_size)
+        except Exception as error:  # each GL binding raises its own kinds
+            raise MissingExtraError(
+                f"MuJoCo could not open an off-screen renderer (MUJOCO_GL={os.environ.get('MUJOCO_GL', '')!r}: "
+                f"{type(error).__name__}); install Mesa with: sudo apt-get install libegl1 libegl-mesa0 libgl1-mesa-dri"
+            ) from error
+        for flag in (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION):
+            self._renderer.scene.flags[flag] = 0
+        # At interpreter exit the GL library may be gone before the renderer; so it is closed before that.
+        atexit.register(self._renderer.close)
+
+    def render(self, data: Any) -> Image:
+        """The picture of an environment's current ``data``, upright."""
+        self._renderer.update_scene(data, camera=self._name)
+        image: Image = self._renderer.render()
+        self.num_renders += 1
+        return np.ascontiguousarray(image[::-1, ::-1]) if self._is_upside_down else image
+
+    def close(self) -> None:
+        """Give back the renderer's memory."""
+        atexit.unregister(self._renderer.close)
+        self._renderer.close()
+
+
+def place_camera(model: Any, name: str) -> None:
+    """Put the camera where LeRobot's environment has it; takes effect at the next reset."""
+    if name == "corner2":
+        model.cam(name).pos[:] = _LEROBOT_CORNER2_POSITION

@@ -124,7 +124,7 @@ def test_frames_are_those_that_lerobot_decodes(v21, v30, tmp_path):
     """Same pixels in both versions, and equal to LeRobot's decoder at the frame's own time (no resize here)."""
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
-    theirs = LeRobotDataset("owner/cubes", root=v30, video_backend="pyav", delta_timestamps={CAMERA: [0.0]})
+    theirs = LeRobotDataset("owner/cubes", root=v30, video_backend="pyav")
     old = open_dataset(v21, tmp_path, image_size=64)
     new = open_dataset(v30, tmp_path, image_size=64)
     for number in (0, 9, 17, len(old) - 3):
@@ -134,7 +134,7 @@ def test_frames_are_those_that_lerobot_decodes(v21, v30, tmp_path):
             if not batch.has_target[0, chunk]:
                 continue
             for frame, ahead in ((batch.current_frame, 0), (batch.future_frame, 6)):
-                item = theirs[int(batch.sample_id[0, chunk]) + ahead][CAMERA][0]  # (3, 48, 64) in 0 to 1
+                item = theirs[int(batch.sample_id[0, chunk]) + ahead][CAMERA]  # (3, 48, 64) in 0 to 1
                 ours = batch.frames[0, frame[0, chunk], 0]
                 assert torch.equal(ours[:, 8:56], (item * 255).round().to(torch.uint8))
                 assert not ours[:, :8].any()

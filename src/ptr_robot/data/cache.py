@@ -45,8 +45,11 @@ def only_one_process(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """Write a file that appears at ``path`` when the block ends well, and not at all otherwise."""
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    """Write a file that appears at ``path`` when the block ends well, and not at all otherwise.
+
+    To be used under ``only_one_process``; what a killed process left is then written over.
+    """
+    partial = path.with_name(f"{path.name}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with partial.open("wb") as file:

@@ -74,6 +74,6 @@ class FrameCache:
             np.lib.format.write_array_header_1_0(file, header)
             for frame in decode_episode(episode, self.index.features[key], self.index.fps):
                 file.write(resize_frame(frame, self.size, self.mode).tobytes())
-        for stale in path.parent.glob(f"episode_{episode.episode_index:06d}-*.npy"):
+        for stale in path.parent.glob(f"episode_{episode.episode_index:06d}-*"):
             if stale != path:
                 stale.unlink(missing_ok=True)

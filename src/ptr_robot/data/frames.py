@@ -35,7 +35,8 @@ def resize_frame(frame: NDArray[np.uint8], size: int, mode: str = "pad") -> NDAr
     longest = max(height, width) if mode == "pad" else None
     new_height = size if longest is None else max(1, round(size * height / longest))
     new_width = size if longest is None else max(1, round(size * width / longest))
-    resized = _interpolate(torch.from_numpy(np.ascontiguousarray(frame)), new_height, new_width)
+    writable = np.require(frame, requirements=["C", "W"])  # torch takes no read-only memory
+    resized = _interpolate(torch.from_numpy(writable), new_height, new_width)
     if (new_height, new_width) == (size, size):
         return resized.numpy()
     canvas = np.zeros((3, size, size), dtype=np.uint8)
@@ -98,7 +99,7 @@ def _decode_images(episode: EpisodeRecord, key: str) -> Iterator[NDArray[np.uint
         content = cell.as_py()["bytes"]
         try:
             with pillow.open(io.BytesIO(content)) as image:
-                yield np.asarray(image.convert("RGB"))
+                yield np.array(image.convert("RGB"))
         except (OSError, TypeError) as error:
             where = f"{episode.table}: episode {episode.episode_index}, {key!r}, frame {frame_index}"
             raise DataError(f"{where}: not a readable picture ({error})") from error

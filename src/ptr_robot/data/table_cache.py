@@ -66,9 +66,11 @@ def open_tables(index: DatasetIndex, state_key: str, action_key: str, cache_dir:
     episodes = [(episode.episode_index, episode.first_row, episode.length) for episode in index.episodes]
     name = fingerprint(FORMAT, [file_identity(file) for file in files], episodes, state_key, action_key)
     folder = cache_dir / "tables" / f"{index.root.name}-{name}"
-    with only_one_process(folder):
-        if not (folder / "statistics.json").is_file():  # written last: it says that the rest is whole
-            _fill(index, state_key, action_key, folder)
+    finished = folder / "statistics.json"  # written last: it says that the rest is whole
+    if not finished.is_file():
+        with only_one_process(folder):
+            if not finished.is_file():
+                _fill(index, state_key, action_key, folder)
     starts = np.cumsum([0, *(episode.length for episode in index.episodes)])
     first_frame = {e.episode_index: int(start) for e, start in zip(index.episodes, starts, strict=False)}
     return TableCache(folder, first_frame)

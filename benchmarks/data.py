@@ -1,0 +1,163 @@
+"""What reading demonstrations costs, as ratios in one run.
+
+    python benchmarks/data.py --dataset ../shared/data/g1_pick_bottle --episodes 6
+
+Segments a second against LeRobot's own LeRobotDataset and DataLoader, which get the same segments in the same order,
+the same frames, size, batch size and number of workers, from a v3.0 copy made by LeRobot's converter; then memory
+while reading more and more data; then rollouts (benchmarks/rollouts.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import logging
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch.utils.data import DataLoader
+
+from ptr_robot.data.config import DataConfig, SourceConfig
+from ptr_robot.data.index import open_index
+from ptr_robot.data.loader import SegmentLoader, make_loader
+
+SIZE = 224
+BATCH = 8
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way to cut the data."""
+
+    name: str
+    num_chunks: int
+    stride: int
+
+
+CASES = (
+    Case("T=1, every 16th frame starts a segment: a frame is needed about once", 1, 16),
+    Case("T=4, every 16th frame starts a segment", 4, 16),
+    Case("T=4, every 4th frame starts a segment", 4, 4),
+)
+
+
+def convert(dataset: Path, folder: Path) -> Path:
+    """A v3.0 copy of a v2.1 dataset by LeRobot's converter; a v3.0 dataset as it is."""
+    if open_index(dataset).version == "v3.0":
+        return dataset
+    from lerobot.datasets.v30.convert_dataset_v21_to_v30 import convert_dataset
+
+    shutil.copytree(dataset, folder / "owner" / "set", copy_function=shutil.copyfile)
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        convert_dataset("owner/set", root=folder, push_to_hub=False)
+    return folder / "owner" / "set"
+
+
+def our_loader(root: Path, cache: Path, episodes: int, case: Case, workers: int) -> SegmentLoader:
+    config = DataConfig(
+        sources=[SourceConfig(str(root), episodes=list(range(episodes)))],
+        num_chunks=case.num_chunks,
+        stride=case.stride,
+        image_size=SIZE,
+        resize="stretch",
+        cache_dir=str(cache),
+    )
+    return make_loader(config, BATCH, num_workers=workers, drop_last=False)
+
+
+def their_loader(root: Path, ours: SegmentLoader, workers: int) -> DataLoader[dict[str, torch.Tensor]]:
+    """LeRobot's dataset with the same segments in the same order."""
+    from lerobot.datasets.lerobot_dataset import LeRobotDataset
+    from torchvision.transforms.v2 import Resize
+
+    source, layout = ours.dataset.sources[0], ours.dataset.layout
+    fps = source.index.fps
+    frames = [step * layout.chunk_length / fps for step in range(layout.num_chunks + 1)]
+    deltas = dict.fromkeys(source.index.camera_keys, frames)
+    deltas["observation.state"] = frames
+    deltas["action"] = [step / fps for step in range(layout.num_chunks * layout.chunk_length)]
+    dataset = LeRobotDataset(
+        "owner/set",
+        root=root,
+        delta_timestamps=deltas,
+        image_transforms=Resize((SIZE, SIZE), antialias=True),
+        video_backend="pyav",
+    )
+    places = [ours.dataset.locate(number) for batch in ours.plan.batches(0) for number in batch]
+    order = [episode.first_index + start for _, episode, start in places]
+    return DataLoader(dataset, batch_size=BATCH, sampler=order, num_workers=workers)
+
+
+def rate(batches: Iterator[object], segments: int) -> float:
+    started = time.perf_counter()
+    for _ in batches:
+        pass
+    return segments / (time.perf_counter() - started)
+
+
+def throughput(root: Path, folder: Path, episodes: int, workers: int) -> None:
+    print(f"loader throughput: {episodes} episodes, {SIZE} px, batch {BATCH}, {workers} workers, segments/s")
+    for number, case in enumerate(CASES):
+        ours = our_loader(root, folder / f"cache_{number}", episodes, case, workers)
+        segments = len(ours.dataset)
+        first, second, third = (rate(iter(ours), segments) for _ in range(3))
+        theirs = rate(iter(their_loader(root, ours, workers)), segments)
+        later = (second + third) / 2
+        print(f"  {case.name} ({segments} segments)")
+        print(f"    LeRobot {theirs:.1f}   ours, first epoch {first:.1f} = {first / theirs:.2f}x", end="")
+        print(f"   later epochs {later:.1f} = {later / theirs:.2f}x", flush=True)
+
+
+MEMORY = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from data import CASES, our_loader
+loader = our_loader(Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]), CASES[2], 0)
+for batch in loader:
+    pass
+frames = loader.dataset.sources[0].index.num_frames
+peak = next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM'))
+print(frames, peak)
+"""
+
+
+def memory(root: Path, folder: Path) -> None:
+    """Peak resident memory of a process that decodes and reads a part of the data, then four times as much."""
+    episodes = len(open_index(root).episodes)
+    print("memory: peak resident size of a process that decodes and reads everything once")
+    for part in (4, 2, 1):
+        arguments = [str(Path(__file__).parent), str(root), str(folder / "cache_memory"), str(episodes // part)]
+        run = subprocess.run([sys.executable, "-c", MEMORY, *arguments], capture_output=True, text=True, check=True)
+        frames, peak = (int(word) for word in run.stdout.split())
+        decoded = frames * 3 * SIZE * SIZE / 2**20
+        print(f"  {frames} frames, {decoded:.0f} MiB decoded: peak {peak / 1024:.0f} MiB", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dataset", type=Path, required=True, help="the folder of a LeRobot dataset")
+    parser.add_argument("--episodes", type=int, default=6, help="episodes for the throughput")
+    parser.add_argument("--num_workers", type=int, default=2)
+    options = parser.parse_args()
+    logging.disable(logging.WARNING)
+    with tempfile.TemporaryDirectory() as folder:
+        root = convert(options.dataset, Path(folder))
+        throughput(root, Path(folder), options.episodes, options.num_workers)
+        memory(root, Path(folder))
+    if Path(__file__).with_name("rollouts.py").is_file():
+        import rollouts
+
+        rollouts.report()
+
+
+if __name__ == "__main__":
+    main()

@@ -10,7 +10,7 @@ from torch import nn
 
 from ptr_robot.errors import ConfigError, require
 from ptr_robot.policy.trunk import QWEN3
-from ptr_robot.policy.vision import create_tower
+from ptr_robot.policy.vision import create_tower, resolve_arguments
 from ptr_robot.policy.vla import MixturePolicy
 
 
@@ -30,10 +30,16 @@ def load_vision_tower(policy: MixturePolicy, source: str | None = None) -> None:
     """timm's published weights of the policy's tower, or those of another timm name ("local-dir:..." included)."""
     if policy.vision is None:
         raise ConfigError("this policy has no vision tower to load weights into")
-    config = policy.vision.config
-    if source is not None:
-        config = dataclasses.replace(config, tower=source)
-    tower = create_tower(config, pretrained=True)
+    own = policy.vision.config
+    config = dataclasses.replace(own, tower=source or own.tower, tower_arguments=resolve_arguments(own))
+    try:
+        tower = create_tower(config, pretrained=True)
+    except (OSError, RuntimeError) as error:
+        first_line = str(error).strip().splitlines()[0]
+        raise ConfigError(
+            f"the weights of the vision tower {config.tower!r} cannot be loaded ({first_line}); give a timm name that "
+            "can be reached, or local-dir:FOLDER"
+        ) from error
     _fill(policy.vision.tower.model, tower, f"{config.tower} and the vision tower")
 
 

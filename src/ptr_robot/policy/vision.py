@@ -51,12 +51,8 @@ class VisionTower(nn.Module):
 def create_tower(config: VisionConfig, *, pretrained: bool = False) -> Any:
     """The timm model of a config, without its classifier."""
     timm = require("timm", "lerobot")
-    arguments = dict(config.tower_arguments)
-    published = timm.models.get_pretrained_cfg(config.tower) if timm.is_model(config.tower) else None
-    if published is not None and published.fixed_input_size:
-        arguments.setdefault("img_size", config.image_size)
     try:
-        return timm.create_model(config.tower, pretrained=pretrained, num_classes=0, **arguments)
+        return timm.create_model(config.tower, pretrained=pretrained, num_classes=0, **resolve_arguments(config))
     except RuntimeError as error:
         if "Unknown model" not in str(error):
             raise
@@ -64,6 +60,14 @@ def create_tower(config: VisionConfig, *, pretrained: bool = False) -> Any:
         if len(hint) > 100:
             hint = "timm.list_models() lists the names"
         raise ConfigError(f"timm has no vision tower {config.tower!r}; {hint}") from error
+
+
+def resolve_arguments(config: VisionConfig) -> dict[str, Any]:
+    """The tower's arguments, with the image size for those models that are built for one size."""
+    models = require("timm.models", "lerobot")
+    published = models.get_pretrained_cfg(config.tower) if models.is_model(config.tower) else None
+    size = {"img_size": config.image_size} if published is not None and published.fixed_input_size else {}
+    return size | config.tower_arguments
 
 
 class Connector(nn.Module):

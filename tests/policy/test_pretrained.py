@@ -1,0 +1,150 @@
+"""Published weights and tokenizers, through the libraries' own loading, from small ones the tests write."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+import timm
+import torch
+from safetensors.torch import save_file
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+
+from ptr_robot.errors import ConfigError
+from ptr_robot.policy.config import LanguageConfig, VisionConfig
+from ptr_robot.policy.language import TextEncoder
+from ptr_robot.policy.pretrained import load_action_expert, load_language_model, load_vision_tower
+from ptr_robot.policy.save import load_policy, save_policy
+from ptr_robot.policy.vla import build_policy
+from tests.policy.conftest import generator, make_observation, small_config
+
+WORDS = ["[UNK]", "reach", "push", "the", "puck", "open", "act"]
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def tokenizer_folder(tmp_path_factory):
+    tokenizer = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    folder = tmp_path_factory.mktemp("tokenizer")
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]").save_pretrained(folder)
+    return folder
+
+
+def write_qwen3(folder, *, width, mlp_width):
+    config = Qwen3Config(
+        vocab_size=len(WORDS),
+        hidden_size=width,
+        intermediate_size=mlp_width,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=12,
+        rope_theta=1e4,
+        tie_word_embeddings=True,
+    )
+    model = Qwen3ForCausalLM(config).eval()
+    model.save_pretrained(folder)
+    return model
+
+
+@pytest.fixture
+def word_config(tokenizer_folder):
+    language = LanguageConfig(tokenizer=str(tokenizer_folder), vocabulary_size=len(WORDS), prompt="act")
+    return small_config(vision=False, language=language)
+
+
+def test_a_hugging_face_tokenizer_gives_ids_and_masks(word_config):
+    encoder = TextEncoder(word_config.language)
+    ids, mask = encoder.instructions(("push the puck", "reach", ""), CPU)
+    assert ids.tolist() == [[2, 3, 4], [1, 0, 0], [0, 0, 0]]
+    assert mask.tolist() == [[True] * 3, [True, False, False], [False] * 3]
+    assert encoder.prompt(2, CPU)[0].tolist() == [[6], [6]]
+
+
+def test_bytes_give_one_id_a_byte_after_a_start():
+    encoder = TextEncoder(LanguageConfig(prompt="é"))
+    assert encoder.prompt(1, CPU)[0].tolist() == [[256, 0xC3, 0xA9]]
+    ids, mask = encoder.instructions(("ab", ""), CPU)
+    assert ids.tolist() == [[97, 98], [0, 0]]
+    assert mask.tolist() == [[True, True], [False, False]]
+
+
+def test_the_streams_are_the_language_model(word_config, tmp_path):
+    """With no state, vision or belief before it, text alone must give the language model's own hidden states."""
+    und = write_qwen3(tmp_path / "und", width=48, mlp_width=64)
+    gen = write_qwen3(tmp_path / "gen", width=32, mlp_width=48)
+    policy = build_policy(word_config, seed=0).eval()
+    load_language_model(policy, tmp_path / "und")
+    load_action_expert(policy, tmp_path / "gen")
+    ids = torch.tensor([[6, 2, 3, 4, 1]])
+    causal = torch.ones(1, 5, 5, dtype=torch.bool).tril()
+    with torch.no_grad():
+        for name, reference in (("und", und), ("gen", gen)):
+            tokens = {"und": torch.zeros(1, 0, 48), "gen": torch.zeros(1, 0, 32)}
+            tokens[name] = reference.model.embed_tokens(ids)
+            output = policy.trunk(tokens["und"], tokens["gen"], torch.arange(5).unsqueeze(0), causal)
+            expected = reference.model(inputs_embeds=tokens[name]).last_hidden_state
+            torch.testing.assert_close(getattr(output, name), expected, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(policy.trunk.embed_text(ids), und.model.embed_tokens(ids))
+
+
+def test_a_model_of_another_size_is_refused_by_its_first_tensor(word_config, tmp_path):
+    write_qwen3(tmp_path / "wide", width=64, mlp_width=64)
+    policy = build_policy(word_config, seed=0)
+    with pytest.raises(ConfigError, match=r"differ at the tensor 'embed_tokens.weight': \(7, 64\) against \(7, 48\)"):
+        load_language_model(policy, tmp_path / "wide")
+    with pytest.raises(ConfigError, match="cannot be loaded as a Qwen3 model"):
+        load_language_model(policy, tmp_path / "missing")
+    with pytest.raises(ConfigError, match="no vision tower"):
+        load_vision_tower(policy)
+    seeing = build_policy(dataclasses.replace(word_config, vision=small_config().vision), seed=0)
+    with pytest.raises(ConfigError, match=r"vision tower 'local-dir:.*missing' cannot be loaded"):
+        load_vision_tower(seeing, f"local-dir:{tmp_path / 'missing'}")
+
+
+def test_the_tokenizer_travels_with_the_policy(word_config, tokenizer_folder, tmp_path):
+    policy = build_policy(word_config, seed=0).eval()
+    folder = save_policy(policy, tmp_path / "policy")
+    loaded = load_policy(folder).policy
+    assert loaded.config.language.tokenizer == str(folder / "tokenizer")
+    before, after = (p.predict(make_observation(), generator=generator()).actions for p in (policy, loaded))
+    torch.testing.assert_close(before, after, rtol=0, atol=0)
+
+
+def test_tokenizers_that_cannot_serve_are_named(word_config):
+    missing = dataclasses.replace(word_config.language, tokenizer="no/such-folder")
+    with pytest.raises(ConfigError, match=r"language.tokenizer='no/such-folder' cannot be loaded"):
+        TextEncoder(missing).prompt(1, CPU)
+    small = dataclasses.replace(word_config.language, vocabulary_size=3)
+    with pytest.raises(ConfigError, match=r"gives the id 6, but language.vocabulary_size is 3"):
+        TextEncoder(small).prompt(1, CPU)
+    silent = dataclasses.replace(word_config.language, prompt="")
+    with pytest.raises(ConfigError, match="prompt is empty"):
+        TextEncoder(silent).prompt(1, CPU)
+
+
+def test_timm_weights_fill_the_tower(tmp_path):
+    config = dataclasses.replace(small_config(), vision=VisionConfig(tower="test_vit", image_size=160))
+    model = timm.create_model("test_vit", num_classes=0, img_size=160)
+    save_file(model.state_dict(), tmp_path / "model.safetensors")
+    record = {
+        "architecture": "test_vit",
+        "num_classes": 0,
+        "pretrained_cfg": {"input_size": [3, 160, 160], "num_classes": 0},
+    }
+    (tmp_path / "config.json").write_text(json.dumps(record))
+    policy = build_policy(config, seed=0).eval()
+    load_vision_tower(policy, f"local-dir:{tmp_path}")
+    loaded = policy.vision.tower.model.state_dict()
+    assert all(torch.equal(loaded[name], tensor) for name, tensor in model.state_dict().items())
+
+
+def test_a_convolutional_tower_serves_as_well():
+    vision = VisionConfig(tower="test_convnext", image_size=64)
+    policy = build_policy(dataclasses.replace(small_config(), vision=vision), seed=0).eval()
+    assert policy.num_prefix_tokens == 0
+    actions = policy.predict(make_observation(), generator=generator()).actions
+    assert actions.isfinite().all()

@@ -82,7 +82,8 @@ def diagnose(ptr: PTR, output: PTROutput, samples: Samples) -> Diagnostics:
     """Look at one step's output; under several ranks all of them must call it, and all get the same answer."""
     batch = _gather(output, samples)
     weights, scored = batch["weights"].double(), batch["is_scored"]
-    bounds = ptr.weight_map.bounds
+    low, high = ptr.weight_map.bounds
+    bounds = min(low, 1.0), max(high, 1.0)  # unscored samples weigh one
     shares = weights / weights.sum()  # q of each sample; p is 1/n
     mean = float(weights.mean())
     scores, margins = batch["scores"][scored], batch["margins"][scored]
@@ -131,7 +132,7 @@ def _gather(output: PTROutput, samples: Samples) -> dict[str, Any]:
 def _source_shares(weights: Tensor, source_ids: Tensor, bounds: tuple[float, float]) -> dict[int, SourceShare]:
     low, high = bounds
     shares = {}
-    for source in source_ids.unique().tolist():
+    for source in sorted(set(source_ids.tolist())):
         mine = weights[source_ids == source]
         data_share, training_share = len(mine) / len(weights), float(mine.sum() / weights.sum())
         shares[int(source)] = SourceShare(

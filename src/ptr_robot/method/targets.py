@@ -131,11 +131,12 @@ def _block_list(tower: nn.Module) -> tuple[str, Sequence[nn.Module]]:
 
 
 def _drop_later_blocks(tower: nn.Module, block_name: str) -> None:
-    parent_name, _, index = block_name.rpartition(".")
+    parent_name, _, last = block_name.rpartition(".")
     parent = tower.get_submodule(parent_name)
     if isinstance(parent, nn.ModuleList | nn.Sequential):
-        for later in range(int(index) + 1, len(parent)):
-            parent[later] = nn.Identity()
+        names = [name for name, _ in parent.named_children()]
+        for later in names[names.index(last) + 1 :]:
+            setattr(parent, later, nn.Identity())
 
 
 def pool_patches(features: Tensor, num_prefix_tokens: int) -> Tensor:  # -> (n, D)

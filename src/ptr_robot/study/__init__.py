@@ -1,0 +1,1 @@
+"""Experiments that compare methods on the same data, seeds and compute."""

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ptr_robot.method import PTRConfig, ScorerConfig, diagnose
+from ptr_robot.method.diagnostics import Histogram
+from tests.method.conftest import NO_WARMUP, make_batch, make_ptr
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 500), st.integers(1, 30))
+def test_numbers_against_plain_loops_and_their_bounds(seed, count):
+    ptr = make_ptr()
+    chunk, samples = make_batch(count, seed=seed)
+    output = ptr(chunk, samples)
+    numbers = diagnose(ptr, output, samples)
+    weights = output.weights.double().tolist()
+    total = sum(weights)
+    assert numbers.effective_sample_size == pytest.approx(total**2 / sum(w * w for w in weights))
+    assert numbers.kl == pytest.approx(sum(w / total * math.log(w / total * count) for w in weights), abs=1e-9)
+    assert numbers.kl <= numbers.kl_bound + 1e-9 == pytest.approx(math.log(16))
+    assert numbers.ratio_low - 1e-6 <= numbers.ratio_min <= numbers.ratio_max <= numbers.ratio_high + 1e-6
+    assert numbers.valid_ratio == pytest.approx(samples.has_target.float().mean().item())
+    for source, share in numbers.sources.items():
+        mine = [w for w, s in zip(weights, samples.source_ids.tolist(), strict=True) if s == source]
+        assert share.data_share == pytest.approx(len(mine) / count)
+        assert share.ratio == pytest.approx(sum(mine) / total / (len(mine) / count))
+        assert share.ratio_low <= share.ratio <= share.ratio_high
+    assert sum(share.training_share for share in numbers.sources.values()) == pytest.approx(1.0)
+    assert sum(numbers.weight_histogram.counts) == count
+    assert sum(numbers.score_histogram.counts) == int(output.is_scored.sum())
+
+
+def test_accuracy_and_margin_are_of_the_scored_samples():
+    ptr = make_ptr()
+    chunk, samples = make_batch(12, seed=1)
+    output = ptr(chunk, samples)
+    numbers = diagnose(ptr, output, samples)
+    margins = [m for m, v in zip(output.margins.tolist(), samples.has_target.tolist(), strict=True) if v]
+    assert numbers.margin == pytest.approx(sum(margins) / len(margins), rel=1e-5)
+    assert numbers.accuracy == pytest.approx(sum(m > 0 for m in margins) / len(margins))
+
+
+def test_nothing_scored_gives_nan_not_an_error():
+    ptr = make_ptr(PTRConfig(scorer=ScorerConfig(enabled=False), weights=NO_WARMUP))
+    chunk, samples = make_batch(5)
+    numbers = diagnose(ptr, ptr(chunk, samples), samples)
+    assert math.isnan(numbers.score_mean)
+    assert numbers.effective_sample_size == 5
+    assert numbers.kl == 0
+
+
+def test_scalars_are_flat_floats():
+    ptr = make_ptr()
+    chunk, samples = make_batch()
+    scalars = diagnose(ptr, ptr(chunk, samples), samples).scalars()
+    assert all(isinstance(value, float) for value in scalars.values())
+    assert {"kl", "effective_sample_size", "temperature", "source_0/ratio"} <= set(scalars)
+
+
+def test_histogram_counts():
+    histogram = Histogram.of(torch.tensor([0.0, 0.1, 0.55, 1.0]), 0.0, 1.0, num_bins=2)
+    assert histogram.counts == (2, 2)
+    assert histogram.edges == (0.0, 0.5, 1.0)

@@ -1,0 +1,85 @@
+"""The entry point: verbs, help, and exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+from ptr_robot import __version__
+from ptr_robot.cli import main as cli
+from ptr_robot.errors import ConfigError, DataError
+
+
+def exit_of(monkeypatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["ptr", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    return caught.value.code
+
+
+@pytest.fixture
+def verb_that_raises(monkeypatch):
+    """A verb whose work ends in the error that a test gives."""
+
+    def install(error: BaseException) -> None:
+        module = importlib.import_module("ptr_robot.cli.info")
+
+        def fail(arguments):
+            raise error
+
+        monkeypatch.setattr(module, "main", fail)
+
+    return install
+
+
+@pytest.mark.parametrize("arguments", [(), ("--help",), ("-h",), ("help",)])
+def test_help_lists_every_verb(monkeypatch, capsys, arguments):
+    assert exit_of(monkeypatch, *arguments) == 0
+    text = capsys.readouterr().out
+    assert all(f"  {verb} " in text for verb in cli.VERBS)
+
+
+def test_version(monkeypatch, capsys):
+    assert exit_of(monkeypatch, "--version") == 0
+    assert capsys.readouterr().out.strip() == __version__
+
+
+def test_an_unknown_verb_gets_a_hint(monkeypatch, capsys):
+    assert exit_of(monkeypatch, "corupt") == 1
+    assert capsys.readouterr().err == "ptr: error: there is no verb 'corupt'; did you mean 'corrupt'?\n"
+
+
+@pytest.mark.parametrize("verb", ["corrupt", "info"])
+def test_verbs_explain_themselves(monkeypatch, capsys, verb):
+    assert exit_of(monkeypatch, verb, "--help") == 0
+    assert "--config_path" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("error", [DataError("the file is gone"), ConfigError("the file is gone")])
+def test_an_expected_error_is_one_line_and_exit_code_one(monkeypatch, capsys, verb_that_raises, error):
+    verb_that_raises(error)
+    assert exit_of(monkeypatch, "info", "x") == 1
+    assert capsys.readouterr().err == "ptr: error: the file is gone\n"
+
+
+def test_control_c_is_exit_code_130(monkeypatch, capsys, verb_that_raises):
+    verb_that_raises(KeyboardInterrupt())
+    assert exit_of(monkeypatch, "info", "x") == 130
+    assert "interrupted" in capsys.readouterr().err
+
+
+def test_an_unexpected_error_keeps_its_traceback(monkeypatch, verb_that_raises):
+    verb_that_raises(ZeroDivisionError())
+    monkeypatch.setattr(sys, "argv", ["ptr", "info", "x"])
+    with pytest.raises(ZeroDivisionError):
+        cli.main()
+
+
+def test_help_loads_no_heavy_library():
+    code = "import sys; from ptr_robot.cli.main import run; run(['--help']); print([m for m in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = result.stdout.splitlines()[-1]
+    assert not [name for name in ("'lerobot'", "'torch'", "'pyarrow'", "'transformers'") if name in loaded]

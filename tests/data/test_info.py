@@ -1,0 +1,195 @@
+"""What is found in a dataset, against plain loops, on episodes with known oddities."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas
+import pytest
+
+from ptr_robot.data.ground_truth import EpisodeTruth, Fault, write_ground_truth
+from ptr_robot.data.index import open_index
+from ptr_robot.data.motion import IDLE_SHARE, measure_motion
+from ptr_robot.data.oddities import name_episodes
+from ptr_robot.data.summary import summarise
+from ptr_robot.errors import ConfigError
+
+FPS = 10
+LENGTHS = (60, 62, 58, 62, 61, 63, 59, 140, 20, 60, 61)
+COPIED, COPY, IDLE, JERKY, LONG, SHORT = 1, 3, 5, 6, 7, 8
+TASK, MISSPELT = "Lift the cube.", "lift the  cube"
+
+
+def movement(episode: int) -> tuple[np.ndarray, np.ndarray]:
+    """States (length, 2) and actions (length, 3): smooth, a gripper command, and a dimension that never moves."""
+    source = COPIED if episode == COPY else episode
+    length = LENGTHS[source]
+    time = np.arange(length) / 60
+    if episode == IDLE:
+        time[20:] = time[20] + np.maximum(time[20:] - time[50], 0)
+    generator = np.random.default_rng(source)
+    phases, speeds = generator.uniform(0, 6, size=2), generator.uniform(5, 9, size=2)
+    states = np.sin(phases + speeds * time[:, None])
+    commands = states + 0.1
+    if episode == JERKY:
+        commands = commands + generator.normal(scale=0.2, size=commands.shape)
+    gripper = np.where(time > 0.5, 1.0, -1.0)
+    if episode == COPY:
+        states = states + 1e-3
+    return states.astype("f4"), np.column_stack([commands, gripper]).astype("f4")
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory) -> Path:
+    """Eleven episodes as LeRobot records them; what is odd about some is known."""
+    from lerobot.datasets.lerobot_dataset import LeRobotDataset
+
+    root = tmp_path_factory.mktemp("odd") / "odd"
+    features = {
+        "observation.state": {"dtype": "float32", "shape": (3,), "names": ["x", "y", "stuck"]},
+        "action": {"dtype": "float32", "shape": (3,), "names": None},
+    }
+    dataset = LeRobotDataset.create("owner/odd", fps=FPS, features=features, root=root, use_videos=False)
+    for episode in range(len(LENGTHS)):
+        states, actions = movement(episode)
+        for state, action in zip(states, actions, strict=True):
+            frame = {"observation.state": np.append(state, 4).astype("f4"), "action": action}
+            dataset.add_frame({**frame, "task": MISSPELT if episode == 9 else TASK})
+        dataset.save_episode()
+    dataset.finalize()
+    truths = [EpisodeTruth(n, (Fault("pause", 20, 49),) if n == IDLE else (), "expert", n != 0) for n in range(11)]
+    write_ground_truth(root, truths)
+    return root
+
+
+@pytest.fixture(scope="module")
+def summary(odd):
+    return summarise(open_index(odd))
+
+
+def found(summary, kind: str) -> list[tuple[int, ...]]:
+    return [oddity.episodes for oddity in summary.oddities if oddity.kind == kind]
+
+
+def test_every_planted_oddity_is_found_and_no_other(summary):
+    assert found(summary, "near duplicate") == [(COPIED, COPY)]
+    assert found(summary, "long episode") == [(LONG,)]
+    assert found(summary, "short episode") == [(SHORT,)]
+    assert found(summary, "jerky actions") == [(JERKY,)]
+    assert found(summary, "idle stretch") == [(IDLE,)]
+    assert len(found(summary, "one instruction, several spellings")) == 1
+    (constant,) = (oddity for oddity in summary.oddities if oddity.kind == "constant dimension")
+    assert constant.message.startswith("observation.state[2] stuck:")
+    assert len(summary.oddities) == 7
+
+
+def test_counts_are_those_of_the_tables(summary, odd):
+    lengths = [LENGTHS[COPIED] if episode == COPY else length for episode, length in enumerate(LENGTHS)]
+    assert (summary.num_episodes, summary.num_frames) == (11, sum(lengths))
+    assert summary.hours == pytest.approx(sum(lengths) / FPS / 3600)
+    assert summary.tasks == {TASK: 10, MISSPELT: 1}
+    assert summary.features == {"observation.state": ("float32", (3,)), "action": ("float32", (3,))}
+    assert (summary.lengths.minimum, summary.lengths.median, summary.lengths.maximum) == (20, 61, 140)
+    edges = summary.lengths.bin_edges
+    for place, count in enumerate(summary.lengths.counts):
+        last = edges[place + 1] - (place < len(summary.lengths.counts) - 1)
+        assert count == sum(edges[place] <= length <= last for length in lengths)
+    assert sum(summary.lengths.counts) == 11
+
+
+@pytest.mark.parametrize("offset", [1, 16, 20, 61])
+def test_missing_futures_are_counted_frame_by_frame(odd, offset):
+    futures = summarise(open_index(odd), offset_steps=offset).futures
+    lengths = [record.length for record in open_index(odd).episodes]
+    without = [sum(start + offset >= length for start in range(length)) for length in lengths]
+    assert futures.num_without_future == sum(without)
+    assert futures.num_chunks == sum(lengths)
+    assert futures.num_short_episodes == sum(count == length for count, length in zip(without, lengths, strict=True))
+
+
+def test_jerk_and_idle_frames_are_those_of_plain_loops(odd):
+    index = open_index(odd)
+    motion = measure_motion(index)
+    moves = [movement(episode) for episode in range(len(LENGTHS))]
+    state_scale = np.concatenate([states for states, _ in moves]).std(axis=0)
+    action_scale = np.concatenate([actions for _, actions in moves]).std(axis=0)
+    for measured, (states, actions) in zip(motion.episodes, moves, strict=True):
+        bends = [
+            abs(actions[t + 1, d] - 2 * actions[t, d] + actions[t - 1, d]) / action_scale[d]
+            for t in range(1, len(actions) - 1)
+            for d in (0, 1)  # the third is the gripper's
+        ]
+        assert measured.jerk == pytest.approx(np.mean(bends), rel=1e-3)
+        idle = set()
+        for start in range(len(states) - FPS + 1):
+            window = states[start : start + FPS] / state_scale
+            if all(window[:, d].max() - window[:, d].min() < IDLE_SHARE for d in (0, 1)):
+                idle |= set(range(start, start + FPS))
+        assert measured.idle_frames == len(idle)
+
+
+def test_a_late_frame_is_a_jump_in_time(odd, tmp_path):
+    own = Path(shutil.copytree(odd, tmp_path / "late"))
+    file = next(own.glob("data/*/*.parquet"))
+    frames = pandas.read_parquet(file)
+    late = (frames["episode_index"] == 4) & (frames["frame_index"] >= 30)
+    frames.loc[late, "timestamp"] += np.float32(0.3 / FPS)
+    frames.to_parquet(file, index=False)
+    (oddity,) = (o for o in summarise(open_index(own)).oddities if o.kind == "jump in time")
+    assert oddity.episodes == (4,)
+    assert "130 ms" in oddity.message
+
+
+def test_ground_truth_is_counted(summary):
+    truth = summary.truth
+    assert (truth.num_faulty, truth.by_kind, truth.by_operator) == (1, {"pause": 1}, {"expert": 11})
+    assert (truth.num_successes, truth.num_failures) == (10, 1)
+
+
+def test_an_unknown_robot_has_no_slots_and_a_known_one_its_own(summary, recorded):
+    assert (summary.robot, summary.slots) == (None, ())
+    known = summarise(open_index(recorded))
+    assert known.robot == "fr3"
+    assert [dict(slots.filled) for slots in known.slots] == [{"right_arm_joints": 7, "right_hand": 6}] * 2
+    assert [slots.mismatch for slots in known.slots] == [None, None]
+
+
+def test_episodes_that_cannot_be_used_are_listed(own_v21):
+    next(own_v21.glob("videos/*/*/episode_000001.mp4")).unlink()
+    summary = summarise(open_index(own_v21, skip_bad_episodes=True))
+    assert list(summary.unusable) == [1]
+    assert "no such file" in summary.unusable[1]
+    assert summary.num_episodes == 3
+
+
+def test_both_versions_of_a_dataset_look_alike(v21, v30):
+    old, new = (dataclasses.asdict(summarise(open_index(root))) for root in (v21, v30))
+    assert {key for key in old if old[key] != new[key]} == {"dataset", "version"}
+
+
+def test_a_summary_is_plain_json(summary):
+    copy = json.loads(json.dumps(dataclasses.asdict(summary), allow_nan=False))
+    assert copy["tasks"] == summary.tasks
+
+
+def test_an_offset_below_one_is_refused(odd):
+    with pytest.raises(ConfigError, match="offset_steps is 0"):
+        summarise(open_index(odd), offset_steps=0)
+
+
+def test_many_episodes_are_named_briefly():
+    assert name_episodes([3]) == "episode 3"
+    assert name_episodes([3, 4]) == "episodes 3, 4"
+    assert name_episodes(list(range(9))) == "episodes 0, 1, 2, 3, 4, 5 and 3 more"
+
+
+def test_the_real_g1_set(g1):
+    summary = summarise(open_index(g1))
+    assert (summary.num_episodes, summary.num_frames, summary.robot) == (20, 6921, "unitree_g1")
+    assert all(sum(size for _, size in slots.filled) == 26 for slots in summary.slots)
+    assert summary.futures.num_without_future == 20 * 16
+    assert summary.unusable == {}

@@ -25,7 +25,7 @@ from ptr_robot.sim.rendering import Image
 _PATIENCE_FRAMES = 400  # when an operator stops without success; also where LeRobot's environment stops
 _MATCHED_STRETCH = (1.5, 2.4)  # how much longer than a quick clean episode matched episodes are
 _SLOWEST_MATCHED_SPEED = 0.25
-_NUM_MATCHING_TRIALS = 4
+_NUM_MATCHING_TRIALS = 3
 _NUM_CLEAN_TRIES = 5
 
 

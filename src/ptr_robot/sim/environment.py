@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ptr_robot.errors import ConfigError, ShapeError, require
-from ptr_robot.sim.rendering import Camera, CameraConfig, Image, choose_backend, place_camera
+from ptr_robot.sim.rendering import Camera, CameraConfig, Image, choose_backend, place_camera, update_positions
 from ptr_robot.sim.tasks import instructions, resolve_task
 
 Action = npt.NDArray[np.float32]  # (4,) hand velocity x, y, z and gripper effort, each in [-1, 1]
@@ -46,8 +46,9 @@ class MetaWorldEnvironment:
     def reset(self, seed: int) -> EnvironmentState:
         """Start an episode; the same seed gives the same layout whatever was simulated before."""
         self._simulator.seed(seed)
-        environment_state, _ = self._simulator.reset()
-        self._environment_state = environment_state
+        self._environment_state, _ = self._simulator.reset()
+        # Meta-World moves the goal's mark after it placed everything, and shows it there one step late.
+        update_positions(self._simulator.model, self._simulator.data)
         self.is_success = False
         self.num_steps = 0
         return self.environment_state

@@ -33,7 +33,7 @@ class OperatorConfig:
 
     skill: str = ""  # one line for tables and documents
     speed: tuple[float, float] = (0.4, 1.0)  # top speed away from the object, as a share of the robot's
-    bow: tuple[float, float] = (0.0, 0.05)  # metres by which the first approach bows out
+    bow: tuple[float, float] = (0.0, 0.1)  # metres the approach first aims beside; the path bows by a third of it
     noise: tuple[float, float] = (0.01, 0.04)  # smooth noise on the movements, in units of the action
     rests: tuple[int, int] = (0, 2)  # short rests of three to six frames
     faults: tuple[str, ...] = ()  # the kinds of fault; none for a clean operator
@@ -62,10 +62,10 @@ class OperatorConfig:
 
 
 OPERATORS: dict[str, OperatorConfig] = {
-    "brisk": OperatorConfig("clean: quick and direct", (0.85, 1.0), (0.0, 0.02), (0.01, 0.03), (0, 0)),
-    "steady": OperatorConfig("clean: medium speed", (0.6, 0.8), (0.0, 0.03), (0.01, 0.03), (0, 1)),
-    "careful": OperatorConfig("clean: slow, with short rests", (0.4, 0.6), (0.0, 0.03), (0.01, 0.02), (1, 3)),
-    "sweeping": OperatorConfig("clean: approaches in an arc", (0.6, 1.0), (0.04, 0.08), (0.02, 0.05), (0, 1)),
+    "brisk": OperatorConfig("clean: quick and direct", (0.85, 1.0), (0.0, 0.03), (0.01, 0.03), (0, 0)),
+    "steady": OperatorConfig("clean: medium speed", (0.6, 0.8), (0.0, 0.05), (0.01, 0.03), (0, 1)),
+    "careful": OperatorConfig("clean: slow, with short rests", (0.4, 0.6), (0.0, 0.05), (0.01, 0.02), (1, 3)),
+    "sweeping": OperatorConfig("clean: approaches in an arc", (0.6, 1.0), (0.08, 0.12), (0.02, 0.05), (0, 1)),
     "jittery": OperatorConfig("faulty: trembles", faults=("jitter",)),
     "hesitant": OperatorConfig("faulty: stops and starts", faults=("hesitation",)),
     "wandering": OperatorConfig("faulty: goes to a wrong place and comes back", faults=("detour",)),

@@ -92,18 +92,37 @@ def _write(
 ) -> list[RecordedEpisode]:
     dataset = _create_dataset(root, config)
     recorded = []
-    for episode, demonstration in _simulate(planned, operators, config):
-        _add_episode(dataset, demonstration, instructions()[episode.task], config.image_key)
-        truth = EpisodeTruth(episode.episode_index, demonstration.faults, episode.operator, demonstration.is_success)
-        recorded.append(RecordedEpisode(episode, demonstration.num_frames, truth))
-        if on_episode is not None:
-            on_episode(recorded[-1])
+    try:
+        for episode, demonstration in _simulate(planned, operators, config):
+            _add_episode(dataset, demonstration, instructions()[episode.task], config.image_key)
+            truth = EpisodeTruth(
+                episode.episode_index, demonstration.faults, episode.operator, demonstration.is_success
+            )
+            recorded.append(RecordedEpisode(episode, demonstration.num_frames, truth))
+            if on_episode is not None:
+                on_episode(recorded[-1])
+    except BaseException:
+        # What LeRobot still holds back it would write when it is garbage-collected, into the removed folder.
+        dataset.meta.metadata_buffer.clear()
+        dataset.finalize()
+        raise
     dataset.finalize()
+    shutil.rmtree(root / "images", ignore_errors=True)  # where LeRobot gathered single frames; empty now
     write_ground_truth(root, [episode.truth for episode in recorded])
-    used = {episode.operator: asdict(operators[episode.operator]) for episode in planned}
-    collection = {"operators": used, "recording": asdict(config), "episodes": [asdict(episode) for episode in planned]}
-    (root / COLLECTION_FILE).write_text(json.dumps(collection, indent=1) + "\n")
+    _write_collection(root, planned, operators, config)
     return recorded
+
+
+def _write_collection(
+    root: Path, planned: Sequence[PlannedEpisode], operators: Mapping[str, OperatorConfig], config: RecordingConfig
+) -> None:
+    """What a replay needs: each episode's task, operator and seeds, and the operators' settings."""
+    collection = {
+        "operators": {name: asdict(operators[name]) for name in sorted({episode.operator for episode in planned})},
+        "recording": asdict(config),
+        "episodes": [asdict(episode) for episode in planned],
+    }
+    (root / COLLECTION_FILE).write_text(json.dumps(collection, indent=1) + "\n")
 
 
 def _create_dataset(root: Path, config: RecordingConfig) -> Any:
@@ -147,6 +166,10 @@ def _simulate(
     planned: Sequence[PlannedEpisode], operators: Mapping[str, OperatorConfig], config: RecordingConfig
 ) -> Iterator[tuple[PlannedEpisode, Demonstration]]:
     """The demonstrations in their planned order, simulated by ``num_workers`` processes, a few ahead of the writer."""
+    if config.num_workers == 1:
+        for episode in planned:
+            yield episode, _simulate_episode(episode, operators[episode.operator], config)
+        return
     executor = ProcessPoolExecutor(config.num_workers, multiprocessing.get_context("spawn"), _ignore_interrupts)
     pending: deque[tuple[PlannedEpisode, Future[Demonstration]]] = deque()
     waiting = deque(planned)

@@ -119,3 +119,11 @@ def place_camera(model: Any, name: str) -> None:
     """Put the camera where LeRobot's environment has it; takes effect at the next reset."""
     if name == "corner2":
         model.cam(name).pos[:] = _LEROBOT_CORNER2_POSITION
+
+
+def update_positions(model: Any, data: Any) -> None:
+    """Recompute where everything stands, marks and cameras included, without touching the dynamics."""
+    import mujoco
+
+    mujoco.mj_kinematics(model, data)
+    mujoco.mj_camlight(model, data)

@@ -1,0 +1,127 @@
+"""The dataset that is written is the one that was simulated, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from lerobot.datasets.lerobot_dataset import LeRobotDataset
+
+from ptr_robot.cli.collect import main
+from ptr_robot.data.ground_truth import read_ground_truth
+from ptr_robot.errors import ConfigError, DataError
+from ptr_robot.sim.demonstration import demonstrate
+from ptr_robot.sim.environment import MetaWorldEnvironment
+from ptr_robot.sim.operators import OPERATORS
+from ptr_robot.sim.recording import COLLECTION_FILE, RecordingConfig, record
+from tests.sim.conftest import SMALL_CAMERA
+
+
+@pytest.fixture(scope="module")
+def dataset(recorded):
+    return LeRobotDataset("metaworld/test", root=recorded[0])
+
+
+def test_lerobot_opens_it(dataset, recorded):
+    assert dataset.meta.robot_type == "metaworld"
+    assert dataset.fps == 80
+    assert dataset.num_episodes == 3
+    assert list(dataset.meta.episodes["length"]) == [episode.num_frames for episode in recorded[1]]
+    item = dataset[0]
+    assert item["observation.images.corner2"].shape == (3, 32, 32)
+    assert item["observation.environment_state"].shape == (39,)
+    assert item["task"] == "Reach a goal position"
+
+
+def test_replayed_actions_give_the_recorded_states_and_images(dataset, recorded):
+    environment = MetaWorldEnvironment("reach", SMALL_CAMERA)
+    collection = json.loads((recorded[0] / COLLECTION_FILE).read_text())
+    frame = 0
+    for episode, result in zip(collection["episodes"], recorded[1], strict=True):
+        environment.reset(episode["seeds"]["layout"])
+        for step in range(result.num_frames):
+            item = dataset[frame]
+            np.testing.assert_array_equal(item["observation.state"], environment.state)
+            np.testing.assert_array_equal(
+                item["observation.environment_state"], environment.environment_state.astype(np.float32)
+            )
+            if step % 20 == 0:
+                image = (item["observation.images.corner2"].permute(1, 2, 0) * 255).round().byte().numpy()
+                np.testing.assert_array_equal(image, environment.render())
+            environment.step(item["action"].numpy())
+            frame += 1
+    assert frame == len(dataset)
+
+
+def test_the_ground_truth_is_that_of_the_planned_demonstrations(recorded, plan):
+    truths = read_ground_truth(recorded[0])
+    environment = MetaWorldEnvironment("reach")
+    for episode in plan:
+        expected = demonstrate(environment, OPERATORS[episode.operator], episode.seeds)
+        truth = truths[episode.episode_index]
+        assert truth.faults == expected.faults
+        assert truth.is_faulty is OPERATORS[episode.operator].is_faulty
+        assert (truth.operator, truth.is_success) == (episode.operator, expected.is_success)
+
+
+def test_the_number_of_workers_changes_nothing(recorded, plan, tmp_path):
+    root = tmp_path / "alone"
+    record(root, plan, OPERATORS, RecordingConfig(has_images=False, num_workers=1))
+    columns = ["observation.state", "observation.environment_state", "action", "episode_index", "timestamp"]
+    tables = [pq.read_table(path / "data/chunk-000/file-000.parquet", columns=columns) for path in (root, recorded[0])]
+    assert tables[0].equals(tables[1])
+
+
+def test_an_existing_folder_is_left_alone(recorded, plan):
+    with pytest.raises(DataError, match="exists already"):
+        record(recorded[0], plan, OPERATORS, RecordingConfig())
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"), [(KeyboardInterrupt, KeyboardInterrupt), (OSError(28, "full"), DataError)]
+)
+def test_an_interrupted_recording_leaves_nothing(plan, tmp_path, error, raised):
+    def interrupt(_):
+        raise error
+
+    with pytest.raises(raised):
+        record(tmp_path / "new", plan[:1], OPERATORS, RecordingConfig(has_images=False, num_workers=1), interrupt)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_writes_a_dataset_and_a_summary(tmp_path, capsys):
+    output = tmp_path / "command"
+    flags = [
+        "--tasks=[reach]",
+        "--episodes=2",
+        "--operators={brisk: 1, jittery: 1}",
+        "--images=false",
+        "--num_workers=1",
+    ]
+    assert main([str(output), *flags]) == 0
+    printed = capsys.readouterr().out
+    assert "jittery" in printed
+    assert "2 episodes, 1 of them with faults" in " ".join(printed.split())
+    assert json.loads((output / "meta/info.json").read_text())["total_episodes"] == 2
+    assert len(read_ground_truth(output)) == 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ([], "name a folder"),
+        (["x", "--tasks=[reech]"], "did you mean 'reach-v3'"),
+        (["x", "--operators={brisk: 1, jitery: 1}"], "did you mean 'jittery'"),
+        (["x", "--episodes=0"], "episodes=0"),
+        (["x", "--num_workers=0"], "num_workers=0"),
+        (["x", "--image_key=picture"], "must begin with observation.image"),
+        (["x", "--match_length=true"], "did you mean 'match_lengths'"),
+    ],
+)
+def test_bad_flags_are_refused_before_anything_is_simulated(flags, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=words):
+        main(flags)
+    assert list(tmp_path.iterdir()) == []

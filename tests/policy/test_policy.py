@@ -27,7 +27,7 @@ def test_forward_gives_what_ptr_reads(any_policy, belief):
     assert (output.action_losses[:2] > 0).all()
     assert output.contexts.shape == (3, sizes.context_dim)
     assert output.action_tokens.shape == (3, LENGTH, sizes.action_dim)
-    assert output.action_states.shape == (3, LENGTH, sizes.state_dim)
+    assert output.action_states.shape == (3, LENGTH, sizes.action_state_dim)
     assert output.step_mask is chunk.step_mask
 
 

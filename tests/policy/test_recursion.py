@@ -16,7 +16,7 @@ from tests.policy.conftest import generator, make_observation, take
 def tokenizer(any_policy):
     sizes = any_policy.sizes
     torch.manual_seed(0)
-    return BeliefTokenizer(BeliefConfig(num_tokens=3), state_dim=sizes.state_dim, action_dim=sizes.action_dim)
+    return BeliefTokenizer(BeliefConfig(num_tokens=3), state_dim=sizes.action_state_dim, action_dim=sizes.action_dim)
 
 
 @torch.no_grad()

@@ -19,7 +19,7 @@ class PolicySizes:
     chunk_length: int  # L
     context_dim: int  # Dh of h_t
     action_dim: int  # Da of E_t; belief tokens have this width too
-    state_dim: int  # Dc of C_t
+    action_state_dim: int  # Dc of C_t
     num_belief_tokens: int  # M; 0 where the policy takes no belief
 
 

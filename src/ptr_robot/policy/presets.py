@@ -28,7 +28,7 @@ def _tiny_trunk(context: StreamConfig) -> TrunkConfig:
 
 
 def _tiny() -> PolicyConfig:
-    tower_arguments = {"patch_size": 8, "embed_dim": 128, "depth": 4, "num_heads": 4, "mlp_ratio": 2.0}
+    tower_arguments = {"patch_size": 8, "embed_dim": 96, "depth": 4, "num_heads": 3, "mlp_ratio": 2.0}
     return PolicyConfig(
         trunk=_tiny_trunk(StreamConfig(width=128, mlp_width=256)),
         vision=VisionConfig(tower="vit_tiny_patch16_224", tower_arguments=tower_arguments, image_size=64),

@@ -46,7 +46,7 @@ class MixturePolicy(Policy):
             chunk_length=self.config.chunk_length,
             context_dim=trunk.context.width + trunk.action.width,
             action_dim=trunk.action.width,
-            state_dim=trunk.action.width,
+            action_state_dim=trunk.action.width,
             num_belief_tokens=self.config.num_belief_tokens,
         )
 
@@ -157,6 +157,6 @@ def pool_context(context: Context, output: TrunkOutput) -> Tensor:  # (N, Du + D
 
 def build_policy(config: PolicyConfig, *, seed: int) -> MixturePolicy:
     """A policy with initial weights that depend on the seed alone; torch's global generator is left as it was."""
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
         return MixturePolicy(config)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import resource
-import signal
 import subprocess
 import sys
 
@@ -11,6 +9,7 @@ import numpy as np
 import pytest
 
 import ptr_robot.data.frame_cache as frame_cache_module
+from ptr_robot.data.cache import only_one_process
 from ptr_robot.data.config import DataConfig, SourceConfig
 from ptr_robot.data.dataset import SegmentDataset
 from ptr_robot.data.frame_cache import FrameCache
@@ -85,7 +84,8 @@ def test_pictures_in_the_table_come_back_bit_for_bit(recorded, tmp_path):
 
 def test_a_changed_video_is_decoded_anew(own_v21, tmp_path):
     before = FrameCache(open_index(own_v21), tmp_path, 16)
-    old_path = before.ensure(before.index.episode(0), CAMERA)
+    before.ensure(before.index.episode(0), CAMERA)
+    old_path = before.path(before.index.episode(0), CAMERA)
     write_video(video_path(own_v21, 0), 3, LENGTHS[0])
     after = FrameCache(open_index(own_v21), tmp_path, 16)
     new = after.read(after.index.episode(0), CAMERA, [0])
@@ -121,6 +121,27 @@ def test_an_interrupted_pass_leaves_nothing_and_can_be_repeated(v21, tmp_path, m
     assert cache.read(index.episode(1), CAMERA, [39]).shape == (1, 3, 16, 16)
 
 
+def test_a_file_that_a_power_cut_left_short_is_made_again(v21, tmp_path):
+    index = open_index(v21)
+    cache = FrameCache(index, tmp_path, 16)
+    whole = cache.read(index.episode(0), CAMERA, range(LENGTHS[0]))
+    path = cache.path(index.episode(0), CAMERA)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    np.testing.assert_array_equal(cache.read(index.episode(0), CAMERA, range(LENGTHS[0])), whole)
+
+
+def test_without_waiting_an_episode_that_another_decodes_is_passed_over(v21, tmp_path, decodes):
+    index = open_index(v21)
+    cache = FrameCache(index, tmp_path, 16)
+    lock = cache.path(index.episode(0), CAMERA).with_name("episode_000000")
+    with only_one_process(lock):
+        cache.ensure(index.episode(0), CAMERA, wait=False)
+        cache.ensure(index.episode(1), CAMERA, wait=False)
+    assert decodes == [(1, CAMERA)]
+    cache.ensure(index.episode(0), CAMERA, wait=False)
+    assert decodes == [(1, CAMERA), (0, CAMERA)]
+
+
 def test_a_video_that_lies_about_its_length_is_found_when_decoding(own_v21, tmp_path):
     index = open_index(own_v21)
     write_video(video_path(own_v21, 2), 2, 9)
@@ -147,8 +168,6 @@ except DataError as error:
 
 def test_a_disk_that_takes_no_more_is_one_line_and_leaves_nothing(v21, tmp_path):
     """A file-size limit makes the system's own write fail, as on a full disk."""
-    assert resource.RLIMIT_FSIZE is not None
-    assert signal.SIGXFSZ is not None
     run = subprocess.run(
         [sys.executable, "-c", FULL_DISK, str(v21), str(tmp_path)], capture_output=True, text=True, check=True
     )

@@ -31,31 +31,43 @@ def file_identity(path: Path) -> tuple[str, int, int]:
 
 
 @contextlib.contextmanager
-def only_one_process(path: Path) -> Iterator[None]:
-    """Let one process at a time make ``path``; the kernel frees the lock if the process dies."""
+def only_one_process(path: Path, wait: bool = True) -> Iterator[bool]:
+    """Let one process at a time make ``path``; the kernel frees the lock if the process dies.
+
+    Gives whether it is this one's turn, which without ``wait`` it may not be.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = path.with_name(path.name + ".lock").open("w")
     except OSError as error:
         raise _cannot_write(path, error) from error
     with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        yield _lock(lock, wait)
+
+
+def _lock(file: IO[str], wait: bool) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextlib.contextmanager
-def whole_file(path: Path) -> Iterator[IO[bytes]]:
+def whole_file(path: Path, sync: bool = True) -> Iterator[IO[bytes]]:
     """Write a file that appears at ``path`` when the block ends well, and not at all otherwise.
 
-    To be used under ``only_one_process``; what a killed process left is then written over.
+    To be used under ``only_one_process``; what a killed process left is then written over. Without ``sync`` a
+    power cut may leave a short file: for large files whose reader checks their size.
     """
     partial = path.with_name(f"{path.name}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with partial.open("wb") as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
         partial.replace(path)
     except OSError as error:
         raise _cannot_write(path, error) from error

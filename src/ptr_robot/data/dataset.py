@@ -75,7 +75,17 @@ class SegmentDataset:
 
     def __getitem__(self, numbers: Sequence[int]) -> SegmentBatch:
         """The segments of these numbers as one batch."""
+        self._decode_what_is_free(numbers)
         return collate([self._segment(number) for number in numbers])
+
+    def _decode_what_is_free(self, numbers: Sequence[int]) -> None:
+        """Decode what no other worker decodes at this moment, before waiting for what one does."""
+        needed = {(source, episode.episode_index): episode for source, episode, _ in map(self.locate, numbers)}
+        for (source_id, _), episode in needed.items():
+            source = self.sources[source_id]
+            for key in source.cameras:
+                if key is not None:
+                    source.frames.ensure(episode, key, wait=False)
 
     def _segment(self, number: int) -> dict[str, Any]:
         """One segment as arrays without the batch dimension."""

@@ -34,18 +34,27 @@ class FrameCache:
 
     def read(self, episode: EpisodeRecord, key: str, frames: Sequence[int]) -> NDArray[np.uint8]:
         """Some frames of an episode, (n, 3, size, size); the first call decodes the whole episode."""
-        stored = np.load(self.ensure(episode, key), mmap_mode="r", allow_pickle=False)
+        self.ensure(episode, key)
+        stored = np.load(self.path(episode, key), mmap_mode="r", allow_pickle=False)
         chosen: NDArray[np.uint8] = np.asarray(stored[list(frames)])
         return chosen
 
-    def ensure(self, episode: EpisodeRecord, key: str) -> Path:
-        """The file of an episode's camera, decoded now if it is not there."""
+    def ensure(self, episode: EpisodeRecord, key: str, wait: bool = True) -> None:
+        """Decode an episode's camera now unless it is there; without ``wait``, not if another process is at it."""
+        if self.is_ready(episode, key):
+            return
         path = self.path(episode, key)
-        if not path.is_file():
-            with only_one_process(path.with_name(f"episode_{episode.episode_index:06d}")):
-                if not path.is_file():
-                    self._fill(episode, key, path)
-        return path
+        with only_one_process(path.with_name(f"episode_{episode.episode_index:06d}"), wait) as is_my_turn:
+            if is_my_turn and not self.is_ready(episode, key):
+                self._fill(episode, key, path)
+
+    def is_ready(self, episode: EpisodeRecord, key: str) -> bool:
+        """Whether the file is there and holds every frame."""
+        try:
+            size = self.path(episode, key).stat().st_size
+        except FileNotFoundError:
+            return False
+        return size > episode.length * 3 * self.size**2  # the frames and a header
 
     def path(self, episode: EpisodeRecord, key: str) -> Path:
         """Where the frames of an episode's camera are, or would be; the source file is looked at once."""
@@ -70,7 +79,7 @@ class FrameCache:
             "fortran_order": False,
             "shape": (episode.length, 3, self.size, self.size),
         }
-        with whole_file(path) as file:
+        with whole_file(path, sync=False) as file:
             np.lib.format.write_array_header_1_0(file, header)
             for frame in decode_episode(episode, self.index.features[key], self.index.fps):
                 file.write(resize_frame(frame, self.size, self.mode).tobytes())

@@ -84,8 +84,12 @@ def _decode_video(episode: EpisodeRecord, key: str, fps: float) -> Iterator[NDAr
 
 
 def _frames_from(container: Any, span: VideoSpan) -> Iterator[Any]:
+    """One thread: a decoder with threads of its own can hang when it is closed before the end (PyAV issue 909).
+
+    Several videos are decoded at once by the loader's workers.
+    """
     stream = container.streams.video[0]
-    stream.thread_type = "AUTO"
+    stream.codec_context.thread_count = 1
     if span.from_timestamp > 0:
         container.seek(int(span.from_timestamp / stream.time_base), stream=stream)
     return iter(container.decode(stream))

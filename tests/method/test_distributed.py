@@ -22,9 +22,10 @@ from ptr_robot.method import (
     WeightConfig,
     diagnose,
 )
-from tests.method.conftest import ACTION_DIM, CONTEXT_DIM, LENGTH, STATE_DIM, TARGET_DIM, make_batch
+from tests.method.conftest import ACTION_DIM, CONTEXT_DIM, STATE_DIM, TARGET_DIM, make_batch
 
 STEPS = 4
+CASES = [(1, "one", 6), (3, "mean", 7)]  # folds, fallback, rows of the first rank: an equal and an unequal split
 
 
 class Learner(nn.Module):
@@ -56,7 +57,7 @@ class Learner(nn.Module):
         return self.ptr(chunk, samples)
 
 
-def run(learner, module, rows: slice, folds: int) -> dict:
+def run(learner, module, rows: slice) -> dict:
     optimizer = torch.optim.SGD(learner.parameters(), lr=0.1)
     record: dict = {"weights": [], "losses": []}
     for step in range(STEPS):
@@ -77,13 +78,14 @@ def run(learner, module, rows: slice, folds: int) -> dict:
     return record
 
 
-def work(rank: int, port: int, folder: str, folds: int, fallback: str, split: int) -> None:
+def work(rank: int, port: int, folder: str) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
-    learner = Learner(folds, fallback)
-    module = nn.parallel.DistributedDataParallel(learner)
-    rows = slice(0, split) if rank == 0 else slice(split, 12)
-    torch.save(run(learner, module, rows, folds), Path(folder) / f"{rank}.pt")
+    for folds, fallback, split in CASES:
+        learner = Learner(folds, fallback)
+        module = nn.parallel.DistributedDataParallel(learner)
+        rows = slice(0, split) if rank == 0 else slice(split, 12)
+        torch.save(run(learner, module, rows), Path(folder) / f"{folds}-{rank}.pt")
     try:
         chunk, samples = make_batch(4)
         losses = chunk.action_losses.clone()
@@ -100,13 +102,19 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-@pytest.mark.parametrize(("folds", "fallback", "split"), [(1, "one", 6), (3, "mean", 7)])
-def test_two_ranks_equal_one(tmp_path, folds, fallback, split):
-    """With an equal split and, in the second case, an unequal one."""
-    mp.spawn(work, args=(free_port(), str(tmp_path), folds, fallback, split), nprocs=2)
+@pytest.fixture(scope="module")
+def two_ranks(tmp_path_factory):
+    """The folder where two processes left what they computed."""
+    folder = tmp_path_factory.mktemp("ranks")
+    mp.spawn(work, args=(free_port(), str(folder)), nprocs=2)
+    return folder
+
+
+@pytest.mark.parametrize(("folds", "fallback"), [case[:2] for case in CASES])
+def test_two_ranks_equal_one(two_ranks, folds, fallback):
     one = Learner(folds, fallback)
-    expected = run(one, one, slice(0, 12), folds)
-    ranks = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2)]
+    expected = run(one, one, slice(0, 12))
+    ranks = [torch.load(two_ranks / f"{folds}-{rank}.pt", weights_only=True) for rank in range(2)]
     for step in range(STEPS):
         got = torch.cat([rank["weights"][step] for rank in ranks])
         torch.testing.assert_close(got, expected["weights"][step], rtol=1e-4, atol=1e-5)
@@ -120,9 +128,9 @@ def test_two_ranks_equal_one(tmp_path, folds, fallback, split):
             torch.testing.assert_close(rank["state"][name], value, rtol=1e-3, atol=1e-5, equal_nan=True, msg=name)
         assert rank["diagnostics"] == pytest.approx(expected["diagnostics"], rel=1e-3, abs=1e-5)
         assert rank["state"]["ptr.pool.queue.sample_ids"].equal(ranks[0]["state"]["ptr.pool.queue.sample_ids"])
-    for rank in range(2):  # what one rank cannot use stops both, with the same words
-        assert (tmp_path / f"{rank}.txt").read_text().endswith("(rank 1)")
 
 
-def test_length_constant_matches_the_batches():
-    assert make_batch()[0].action_tokens.shape[1] == LENGTH
+def test_what_one_rank_cannot_use_stops_both(two_ranks):
+    for rank in range(2):
+        text = (two_ranks / f"{rank}.txt").read_text()
+        assert text == "action_losses hold NaN or infinity; check the policy's loss and the recorded actions (rank 1)"

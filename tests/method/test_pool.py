@@ -4,11 +4,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from ptr_robot.method.config import PoolConfig
+from ptr_robot.method.config import PoolConfig, PTRConfig, ScorerConfig
 from ptr_robot.method.distributed import RankLayout
 from ptr_robot.method.hashing import hash_uniform
 from ptr_robot.method.pool import CandidatePool, TargetRows
+from tests.method.conftest import NO_WARMUP, make_batch, make_ptr
 
 
 def rows(ids, *, valid=None, tasks=None, states=None, dim=4) -> TargetRows:
@@ -132,3 +134,31 @@ def test_a_queue_of_size_zero_is_no_queue():
     pool.queue.push(rows([1, 2, 3]))
     candidates = pool(rows([4, 5]), RankLayout(0, (2,)), hard_ratio=0.5, step=3)
     assert candidates.counts.tolist() == [2, 2]
+
+
+class LargestTensor(TorchDispatchMode):
+    """Remembers the largest tensor that any operation gave."""
+
+    elements = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        for value in result if isinstance(result, tuple | list) else (result,):
+            if isinstance(value, torch.Tensor):
+                self.elements = max(self.elements, value.numel())
+        return result
+
+
+@pytest.mark.parametrize("hard_ratio", [0.0, 0.5])
+def test_no_target_is_ever_copied_per_sample(hard_ratio):
+    """The largest tensor of a step is samples × candidates, never samples × candidates × width."""
+    pool = PoolConfig(queue_size=500, max_queue_negatives=400)
+    config = PTRConfig(pool=pool, scorer=ScorerConfig(hidden_dim=8), weights=NO_WARMUP)
+    ptr = make_ptr(config)
+    for step in range(30):
+        ptr(*make_batch(20, seed=step, first_id=20 * step))
+        ptr.update()
+    ptr.controller.hard_ratio = hard_ratio
+    with LargestTensor() as largest:
+        ptr(*make_batch(20, seed=99, first_id=2000))
+    assert 20 * 520 <= largest.elements < 2 * 20 * 520

@@ -26,7 +26,7 @@ def full_config(folds: int = 2) -> PTRConfig:
         pool=PoolConfig(queue_size=32, max_queue_negatives=6),
         scorer=ScorerConfig(hidden_dim=8, num_folds=folds),
         weights=NO_WARMUP,
-        controller=ControllerConfig(interval_steps=2),
+        controller=ControllerConfig(interval_steps=2, weak_accuracy=0.9),  # so that it does move
     )
 
 

@@ -2,9 +2,10 @@
 
     .venv/bin/python benchmarks/cross_fitting.py        # about five minutes on two cores
 
-A small synthetic set: 24 episodes of 4 chunks. Either every target is pure noise (nothing can be identified, so any mean
-score above zero is knowledge that a sample's judge should not have), or half of the episodes have a consequence that follows
-from context and action and half have noise (the score should tell them apart). A roomy backbone is trained jointly.
+A small synthetic set: 24 episodes of 4 chunks. Either every target is pure noise (nothing can be identified, so any
+mean score above zero is knowledge that a sample's judge should not have), or half of the episodes have a consequence
+that follows from context and action and half have noise (the score should tell them apart). A roomy backbone is
+trained jointly.
 """
 
 from __future__ import annotations

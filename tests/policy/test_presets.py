@@ -7,11 +7,15 @@ import json
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from ptr_robot.errors import ConfigError
 from ptr_robot.policy.config import HEADS, PolicyConfig
+from ptr_robot.policy.observation import ActionChunk, Observation
 from ptr_robot.policy.presets import PRESETS, preset
 from ptr_robot.policy.vla import MixturePolicy
+
+STREAMS = [("und", 2048, 6144), ("gen", 1024, 3072)]
 
 
 def count(module) -> int:
@@ -54,6 +58,41 @@ def test_being_h05_has_the_papers_sizes():
     assert count(policy) == und + gen + tower + connector + state + head + belief
     assert all(parameter.device.type == "meta" for parameter in policy.parameters())
     assert policy.sizes.context_dim == 3072
+
+
+def test_being_h05_runs_on_the_meta_device():
+    """Shapes and counted operations of the paper's sizes, without a byte of weights."""
+    config = preset("being-h05")
+    config = dataclasses.replace(
+        config,
+        language=dataclasses.replace(config.language, tokenizer="bytes", prompt=""),
+        trunk=dataclasses.replace(config.trunk, checkpoint_activations=False),
+    )
+    ones = torch.ones(2, 200, dtype=torch.bool, device="meta")
+    with torch.device("meta"):
+        policy = MixturePolicy(config)
+        images = torch.zeros(2, 1, 3, 224, 224, dtype=torch.uint8)
+        view_mask = torch.ones(2, 1, dtype=torch.bool)
+        observation = Observation(images, view_mask, torch.zeros(2, 200), ones, ones, ("reach", "push"))
+        chunk = ActionChunk(torch.zeros(2, 16, 200), torch.ones(2, 16, dtype=torch.bool))
+        belief = torch.zeros(2, 4, 1024)
+    with FlopCounterMode(display=False) as counter:
+        output = policy.forward_chunk(observation, chunk, belief, generator=torch.Generator())
+    assert output.contexts.shape == (2, 3072)
+    assert output.action_states.shape == (2, 16, 1024)
+    layers = {name: 28 * (part + 3 * width * mlp) for name, part, width, mlp in _attention_sizes()}
+    tokens = {
+        "und": 1 + 64 + 5 + 4,
+        "gen": 1 + 16,
+    }  # start, one view, text padded to the longest, belief; state, actions
+    trunk = sum(2 * 2 * tokens[name] * layers[name] for name in tokens)
+    tower = 2 * 2 * 257 * 24 * 12 * 1024**2
+    assert trunk + tower < counter.get_total_flops() < 1.05 * (trunk + tower)
+
+
+def _attention_sizes() -> list[tuple[str, int, int, int]]:
+    """Weights of a layer's attention, and the sides of its MLP, for each stream."""
+    return [(name, width * 128 * (16 + 8 + 8 + 16), width, mlp) for name, width, mlp in STREAMS]
 
 
 @pytest.mark.parametrize(("name", "low", "high"), [("tiny", 1e6, 3e6), ("tiny-state", 5e5, 2e6), ("small", 2e7, 6e7)])

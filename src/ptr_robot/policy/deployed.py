@@ -126,8 +126,8 @@ class DeployedPolicy:
         size = self._robot.state_map.slots.size
         if state.shape != (size,):
             raise ShapeError(
-                f"the state has shape {state.shape} and the policy was trained for {self._robot.robot!r} with ({size},); "
-                "use a policy of the same robot"
+                f"the state has shape {state.shape} and the policy was trained for the robot {self._robot.robot!r} "
+                f"with ({size},); use a policy of the same robot"
             )
         if not np.isfinite(state).all():
             raise ShapeError(f"the state {state.tolist()} is not finite; check the robot that measured it")

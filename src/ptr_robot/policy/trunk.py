@@ -55,7 +55,7 @@ class MixtureOfTransformers(nn.Module):
         past: Sequence[KeysValues] | None = None,  # over P earlier tokens
     ) -> TrunkOutput:
         """One pass over the tokens of both streams, after the ``past`` ones if any."""
-        rotation = self.und.rotary_emb(und if und.shape[1] else gen, positions)
+        rotation = self._rotation(positions)
         keys_values: list[KeysValues] = []
         for index, layers in enumerate(zip(self.und.layers, self.gen.layers, strict=True)):
             arguments = (layers, (und, gen), rotation, mask.unsqueeze(1), past[index] if past is not None else None)
@@ -65,6 +65,12 @@ class MixtureOfTransformers(nn.Module):
                 (und, gen), pair = joint_layer(*arguments)
             keys_values.append(pair)
         return TrunkOutput(self.und.norm(und), self.gen.norm(gen), tuple(keys_values))
+
+    def _rotation(self, positions: Tensor) -> tuple[Tensor, Tensor]:  # (N, n, head_dim) each
+        """Cosines and sines of the rotary positions, in float32 whatever the precision of the pass."""
+        angles = positions.unsqueeze(2).float() * self.und.rotary_emb.inv_freq
+        angles = torch.cat([angles, angles], dim=2)
+        return angles.cos(), angles.sin()
 
 
 def create_stream(config: TrunkConfig, stream: StreamConfig, vocabulary_size: int) -> Any:

@@ -1,0 +1,106 @@
+"""``ptr train --dataset.repo_id=FOLDER``: post-train a policy with PTR, plain fine-tuning, or anything between."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tempfile
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from ptr_robot.cli.flags import parse_flags
+from ptr_robot.errors import ConfigError, require
+from ptr_robot.train.config import TrainConfig, resolve
+from ptr_robot.train.config_file import CONFIG_FILE
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the verb."""
+    config, checkpoint = read_flags(list(arguments))
+    from ptr_robot.train.loop import train
+
+    return train(config, checkpoint=checkpoint).exit_code
+
+
+def read_flags(arguments: list[str]) -> tuple[TrainConfig, Path | None]:
+    """The settings and, where a resumed run names it, the checkpoint to go on from.
+
+    Settings come from the method's own, then the file, then the flags, each over the one before.
+    """
+    checkpoint = None
+    if _given(arguments, "resume") not in (None, "false", "False"):
+        arguments, checkpoint = _resumed(arguments)
+    config = parse_flags(TrainConfig, arguments)
+    if config.ptr is not None:
+        config = _over_method(config, arguments)
+    return config, checkpoint
+
+
+def _resumed(arguments: list[str]) -> tuple[list[str], Path | None]:
+    """Name the run's own settings and folder, wherever the run lies now."""
+    output_dir, config_path = _given(arguments, "output_dir"), _given(arguments, "config_path")
+    if config_path is None:
+        if output_dir is None:
+            raise ConfigError("--resume=true needs the run: --output_dir=RUN, or --config_path=RUN/train_config.json")
+        file = Path(output_dir).expanduser() / CONFIG_FILE
+        if not file.is_file():
+            raise ConfigError(f"{output_dir} holds no run to resume ({CONFIG_FILE} is missing)")
+        return [*arguments, f"--config_path={file}"], None
+    folder = Path(config_path).expanduser().resolve().parent
+    checkpoint = folder.parent if folder.name == "pretrained_model" else None
+    run = checkpoint.parent.parent if checkpoint else folder
+    return [*arguments, *([] if output_dir else [f"--output_dir={run}"])], checkpoint
+
+
+def _over_method(config: TrainConfig, arguments: list[str]) -> TrainConfig:
+    """Read the settings again, with those of the method in place of PTR's defaults."""
+    path = _given(arguments, "config_path")
+    settings: dict[str, Any] = require("yaml", "lerobot").safe_load(Path(path).expanduser().read_text()) if path else {}
+    changes = settings.get("ptr") or {}
+    if changes and settings.get("method", config.method) != config.method:
+        raise ConfigError(
+            f"{path} has ptr settings for the method {settings['method']!r} and --method is {config.method!r}; "
+            "take ptr out of the file, or name one method"
+        )
+    base = resolve(dataclasses.replace(config, ptr=None), datetime.now()).ptr
+    settings["ptr"] = merge(dataclasses.asdict(base), changes)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / CONFIG_FILE
+        file.write_text(json.dumps(settings))
+        return parse_flags(TrainConfig, [*_without(arguments, "config_path"), f"--config_path={file}"])
+
+
+def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """``base`` with ``changes`` over it, level by level."""
+    merged = dict(base)
+    for name, value in changes.items():
+        is_level = isinstance(value, dict) and isinstance(base.get(name), dict)
+        merged[name] = merge(base[name], value) if is_level else value
+    return merged
+
+
+def _given(arguments: Sequence[str], name: str) -> str | None:
+    """The value of a flag, written ``--name=value``, ``--name value`` or, for a switch, ``--name``."""
+    for place, word in enumerate(arguments):
+        if word.startswith(f"--{name}="):
+            return word.partition("=")[2]
+        if word == f"--{name}":
+            following = arguments[place + 1] if place + 1 < len(arguments) else "--"
+            return "true" if following.startswith("--") else following
+    return None
+
+
+def _without(arguments: Sequence[str], name: str) -> list[str]:
+    """The arguments but for one flag and its value."""
+    kept: list[str] = []
+    is_value = False
+    for word in arguments:
+        if is_value:
+            is_value = False
+        elif word == f"--{name}":
+            is_value = True
+        elif not word.startswith(f"--{name}="):
+            kept.append(word)
+    return kept

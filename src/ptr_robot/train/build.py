@@ -1,0 +1,136 @@
+"""Puts a run's parts together: the policy, the data cut for it, PTR beside it, and the checks that they fit."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ptr_robot.data.batch import UNIFIED_DIM
+from ptr_robot.data.loader import SegmentLoader, make_loader
+from ptr_robot.errors import ConfigError
+from ptr_robot.method.config import PTRConfig
+from ptr_robot.method.ptr import PTR
+from ptr_robot.method.targets import EMATargetEncoder
+from ptr_robot.policy.config import PolicyConfig
+from ptr_robot.policy.presets import preset
+from ptr_robot.policy.pretrained import load_action_expert, load_language_model, load_vision_tower
+from ptr_robot.policy.robots import check_robot
+from ptr_robot.policy.save import SavedPolicy, load_policy
+from ptr_robot.policy.vla import MixturePolicy, build_policy
+from ptr_robot.train.config import PolicyChoice, RunPlan
+from ptr_robot.train.module import TrainingModule
+from ptr_robot.train.samples import target_width
+from ptr_robot.train.sources import SourceRecord
+from ptr_robot.train.trained import pretrained_folder
+
+
+@dataclass(frozen=True)
+class RunParts:
+    """What a training loop works with, before it is spread over processes."""
+
+    module: TrainingModule
+    policy: MixturePolicy
+    loader: SegmentLoader
+    sources: tuple[SourceRecord, ...]
+
+
+def build_parts(plan: RunPlan, *, rank: int = 0, world_size: int = 1, pin_memory: bool = False) -> RunParts:
+    """Everything that the settings describe; complaints come before anything is trained."""
+    config = plan.config
+    saved = load_policy(pretrained_folder(Path(config.policy.path))) if config.policy.path else None
+    policy_config = saved.policy.config if saved else chosen_config(config.policy, plan.ptr)
+    check_belief(policy_config, plan.ptr)
+    loader = make_loader(
+        config.dataset.data_config(policy_config),
+        plan.batch_size,
+        seed=config.seed,
+        num_workers=config.num_workers,
+        rank=rank,
+        world_size=world_size,
+        pin_memory=pin_memory,
+    )
+    sources = source_records(loader)
+    check_views(loader, policy_config)
+    if saved and not config.policy.allow_other_robot:
+        for source in sources:
+            check_robot(saved.robots, source.robot_record, str(config.policy.path))
+    policy = first_policy(config.policy, policy_config, saved, config.seed)
+    module = TrainingModule(policy, build_ptr(plan.ptr, policy))
+    return RunParts(module=module.train(), policy=policy, loader=loader, sources=sources)
+
+
+def build_ptr(config: PTRConfig, policy: MixturePolicy) -> PTR:
+    """PTR with the policy's widths; targets come from its vision tower, or from states where it has none."""
+    encoder = None
+    if config.scorer.enabled and policy.vision_tower is not None:
+        encoder = EMATargetEncoder(
+            policy.vision_tower, num_prefix_tokens=policy.num_prefix_tokens, decay=config.targets.ema_decay
+        )
+    sizes = policy.sizes
+    return PTR(
+        config,
+        context_dim=sizes.context_dim,
+        action_dim=sizes.action_dim,
+        target_dim=target_width(encoder),
+        action_state_dim=sizes.action_state_dim,
+        state_dim=UNIFIED_DIM,
+        target_encoder=encoder,
+    )
+
+
+def chosen_config(choice: PolicyChoice, ptr: PTRConfig) -> PolicyConfig:
+    """The preset with the changes that the flags ask for."""
+    config = preset(choice.preset)
+    changes: dict[str, Any] = _given(head=choice.head, chunk_length=choice.chunk_length)
+    vision: dict[str, Any] = _given(image_size=choice.image_size, augment=choice.augment)
+    if vision and config.vision is None:
+        raise ConfigError(f"policy.{next(iter(vision))} is set, but the preset {choice.preset!r} looks at no images")
+    if config.vision is not None:
+        changes["vision"] = dataclasses.replace(config.vision, **vision)
+    if ptr.belief.enabled:
+        changes["num_belief_tokens"] = ptr.belief.num_tokens
+    return dataclasses.replace(config, **changes)
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def first_policy(choice: PolicyChoice, config: PolicyConfig, saved: SavedPolicy | None, seed: int) -> MixturePolicy:
+    """The policy as it enters the first step."""
+    policy = saved.policy if saved else build_policy(config, seed=seed)
+    if choice.language_model:
+        load_language_model(policy, choice.language_model)
+    if choice.action_expert:
+        load_action_expert(policy, choice.action_expert)
+    if choice.vision_weights:
+        load_vision_tower(policy, choice.vision_weights)
+    return policy
+
+
+def check_belief(policy: PolicyConfig, ptr: PTRConfig) -> None:
+    """A trained policy cannot change how many belief tokens it takes."""
+    if ptr.belief.enabled and policy.num_belief_tokens != ptr.belief.num_tokens:
+        raise ConfigError(
+            f"ptr.belief.num_tokens is {ptr.belief.num_tokens} and the policy takes {policy.num_belief_tokens}; set "
+            f"--ptr.belief.num_tokens={policy.num_belief_tokens}"
+        )
+
+
+def check_views(loader: SegmentLoader, policy: PolicyConfig) -> None:
+    """A policy that looks needs at least one camera."""
+    if policy.vision is not None and not loader.dataset.num_views:
+        names = ", ".join(source.config.repo_id for source in loader.dataset.sources)
+        raise ConfigError(
+            f"the policy looks at images and {names} has no camera; use a state-only preset: --policy.preset=tiny-state"
+        )
+
+
+def source_records(loader: SegmentLoader) -> tuple[SourceRecord, ...]:
+    """What a checkpoint remembers of each source."""
+    config = loader.dataset.config
+    return tuple(
+        SourceRecord.of(source, image_size=config.image_size, resize=config.resize) for source in loader.dataset.sources
+    )

@@ -1,0 +1,76 @@
+"""Checkpoints of a run: ``checkpoints/<step>/{pretrained_model,training_state}``, each whole or not there at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from torch import Tensor
+
+from ptr_robot.errors import DataError
+from ptr_robot.policy.save import WEIGHTS_FILE, load_weights
+from ptr_robot.train.config import TrainConfig
+from ptr_robot.train.config_file import write_config
+from ptr_robot.train.trained import TrainedPolicy, save_trained
+from ptr_robot.train.training_state import TrainingState
+
+FOLDER = "checkpoints"
+LAST = "last"
+PRETRAINED = "pretrained_model"
+STATE = "training_state"
+
+
+def save_checkpoint(
+    run: Path, step: int, config: TrainConfig, trained: TrainedPolicy, state: TrainingState, episode_totals: Tensor
+) -> Path:
+    """Write a checkpoint beside the others, put it in place in one move, and point ``last`` at it."""
+    place = run / FOLDER / f"{step:06d}"
+    partial = place.with_name(f".{place.name}.partial")
+    try:
+        shutil.rmtree(partial, ignore_errors=True)  # what a killed run left
+        partial.mkdir(parents=True)
+        save_trained(trained, partial / PRETRAINED)
+        write_config(config, partial / PRETRAINED)
+        state.write(partial / STATE, step, episode_totals)
+        _sync(partial)
+        shutil.rmtree(place, ignore_errors=True)  # of a run that was resumed from an earlier checkpoint
+        partial.replace(place)
+        _point_last(place)
+    except (OSError, DataError) as error:
+        kept = latest_checkpoint(run)
+        remains = f"the last whole checkpoint is {kept}" if kept else "there is no earlier checkpoint"
+        raise DataError(f"the checkpoint of step {step} could not be saved in {run}: {error}; {remains}") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return place
+
+
+def load_checkpoint(place: Path, trained: TrainedPolicy, state: TrainingState) -> int:
+    """Take a run back to where the checkpoint left it; gives the number of steps that were done."""
+    load_weights(trained.policy, place / PRETRAINED / WEIGHTS_FILE)
+    return state.read(place / STATE)
+
+
+def latest_checkpoint(run: Path) -> Path | None:
+    """The checkpoint with the highest step; only whole ones carry a number as their name."""
+    numbered = [folder for folder in (run / FOLDER).glob("[0-9]*") if folder.name.isdigit()]
+    return max(numbered, key=lambda folder: int(folder.name), default=None)
+
+
+def _point_last(place: Path) -> None:
+    link = place.with_name(f".{LAST}.partial")
+    link.unlink(missing_ok=True)
+    link.symlink_to(place.name)
+    link.replace(place.with_name(LAST))
+
+
+def _sync(folder: Path) -> None:
+    """Have the disk accept every byte before the old checkpoint stops being the last one."""
+    for file in folder.rglob("*"):
+        if file.is_file():
+            descriptor = os.open(file, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)

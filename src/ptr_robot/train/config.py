@@ -1,0 +1,277 @@
+"""Settings of a training run, spelt as LeRobot spells them; what is left open is filled in by ``resolve``."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from ptr_robot.data.config import DataConfig, SourceConfig
+from ptr_robot.errors import ConfigError, did_you_mean
+from ptr_robot.method.config import PRESETS as PTR_PRESETS
+from ptr_robot.method.config import PTRConfig
+from ptr_robot.policy.config import PolicyConfig
+
+METHODS: dict[str, str] = {"ptr": "paper"} | {name: name for name in PTR_PRESETS}
+PRECISIONS = ("no", "bf16")
+PAPER_STEPS = 60_000
+PAPER_LEARNING_RATE_WARMUP = 2000
+
+
+@dataclass(frozen=True)
+class TrainingScale:
+    """How much training a size of policy gets where the user does not say."""
+
+    steps: int
+    batch_size: int
+    learning_rate: float
+    log_freq: int
+    save_freq: int
+
+
+PAPER_SCALE = TrainingScale(PAPER_STEPS, batch_size=128, learning_rate=1e-4, log_freq=100, save_freq=10_000)
+SCALES: dict[str, TrainingScale] = {
+    "tiny": TrainingScale(2000, batch_size=16, learning_rate=1e-3, log_freq=50, save_freq=1000),
+    "tiny-state": TrainingScale(2000, batch_size=32, learning_rate=1e-3, log_freq=50, save_freq=1000),
+    "small": TrainingScale(20_000, batch_size=32, learning_rate=3e-4, log_freq=100, save_freq=5000),
+}
+
+
+@dataclass(frozen=True)
+class DatasetConfig(SourceConfig):
+    """One dataset under LeRobot's flags, or several as ``sources`` in a file, and how they are cut into segments."""
+
+    # A hub id (owner/name) or the folder of a dataset.
+    repo_id: str = ""
+    # Several datasets in place of repo_id, from a file: [{repo_id: ..., weight: ...}, ...].
+    sources: list[SourceConfig] = field(default_factory=list)
+    # T: chunks in a segment.
+    num_chunks: int = 4
+    # Frames between the starts of two segments.
+    stride: int = 1
+    # Δ: frames from a chunk's start to its consequence; by default the chunk's length.
+    offset_steps: int | None = None
+    # With it, each chunk's Δ is drawn from offset_steps to this.
+    offset_steps_max: int | None = None
+    # pad, stretch or crop.
+    resize: str = "pad"
+    # Where decoded frames are kept; by default ~/.cache/ptr_robot.
+    cache_dir: str | None = None
+    # Leave unusable episodes out and go on.
+    skip_bad_episodes: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if bool(self.repo_id) == bool(self.sources):
+            raise ConfigError(
+                "give the data as --dataset.repo_id=FOLDER_OR_HUB_ID or, in a --config_path file, as dataset.sources"
+            )
+
+    def data_config(self, policy: PolicyConfig) -> DataConfig:
+        """The same data, cut to the policy's chunks and image size."""
+        names = [entry.name for entry in dataclasses.fields(SourceConfig)]
+        single = SourceConfig(**{name: getattr(self, name) for name in names}) if self.repo_id else None
+        return DataConfig(
+            sources=[single] if single else list(self.sources),
+            chunk_length=policy.chunk_length,
+            num_chunks=self.num_chunks,
+            stride=self.stride,
+            offset_steps=self.offset_steps,
+            offset_steps_max=self.offset_steps_max,
+            image_size=policy.vision.image_size if policy.vision else 0,
+            resize=self.resize,
+            cache_dir=self.cache_dir,
+            skip_bad_episodes=self.skip_bad_episodes,
+        )
+
+
+@dataclass(frozen=True)
+class PolicyChoice:
+    """Which policy: a preset with its usual changes, or the folder of a trained one."""
+
+    # The pretrained_model folder of a checkpoint to post-train; the preset is then not looked at.
+    path: str | None = None
+    # tiny, tiny-state, small or being-h05.
+    preset: str = "tiny"
+    # flow, diffusion or autoregressive; by default the preset's.
+    head: str | None = None
+    # L: actions in a chunk; by default the preset's.
+    chunk_length: int | None = None
+    # Pixels of a square image; by default the preset's.
+    image_size: int | None = None
+    # Random crops and colours in training; by default the preset's.
+    augment: bool | None = None
+    # A Qwen3 model of the context stream's size: a folder or a hub id.
+    language_model: str | None = None
+    # A Qwen3 model of the action stream's size: a folder or a hub id.
+    action_expert: str | None = None
+    # Published weights of the vision tower: a timm name, or local-dir:FOLDER.
+    vision_weights: str | None = None
+    # cpu, or by default what accelerate finds.
+    device: str | None = None
+    # Go on although path was trained for robots with other slots.
+    allow_other_robot: bool = False
+
+    def __post_init__(self) -> None:
+        if self.device not in (None, "cpu", "cuda"):
+            raise ConfigError(f"policy.device is {self.device!r}; it must be cpu or cuda")
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """AdamW as the paper has it."""
+
+    # Peak learning rate; by default the paper's 1e-4, higher for small presets that start from nothing.
+    lr: float | None = None
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0.01
+    # The gradient's norm is clipped to this; 0 does not clip.
+    grad_clip_norm: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.lr is not None and not self.lr > 0:
+            raise ConfigError(f"optimizer.lr is {self.lr}; it must be above 0")
+        if self.grad_clip_norm < 0:
+            raise ConfigError(f"optimizer.grad_clip_norm is {self.grad_clip_norm}; it must be 0 (off) or more")
+
+
+@dataclass(frozen=True)
+class SchedulerConfig:
+    """A linear warm-up, then a cosine down to zero."""
+
+    # Steps of warm-up; by default the paper's share of the run, 2000 of 60,000.
+    num_warmup_steps: int | None = None
+
+
+@dataclass(frozen=True)
+class WandbConfig:
+    """Weights & Biases, for those who use it."""
+
+    enable: bool = False
+    project: str = "ptr-robot"
+    entity: str | None = None
+    notes: str | None = None
+    # online, offline or disabled.
+    mode: str | None = None
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Post-train a policy: ptr train --dataset.repo_id=FOLDER --policy.preset=tiny --method=ptr."""
+
+    dataset: DatasetConfig
+    policy: PolicyChoice = field(default_factory=PolicyChoice)
+    # ptr (or paper), small-data, sft-belief or sft.
+    method: str = "ptr"
+    # Changes to the method's settings; by default none.
+    ptr: PTRConfig | None = None
+    # The run folder; by default outputs/train/<day>/<time>_<job_name>.
+    output_dir: str | None = None
+    job_name: str | None = None
+    # Go on with the run in output_dir, or with the one whose train_config.json is given as --config_path.
+    resume: bool = False
+    # Of the initial weights, the order of the data and all noise.
+    seed: int = 1000
+    # Optimiser steps.
+    steps: int | None = None
+    # Segments of one process and micro-batch.
+    batch_size: int | None = None
+    # Micro-batches of a step.
+    gradient_accumulation_steps: int = 1
+    num_workers: int = 2
+    # Steps between two records; also between two moves of PTR's controller.
+    log_freq: int | None = None
+    # Steps between two checkpoints; the last step always has one.
+    save_freq: int | None = None
+    # no or bf16.
+    mixed_precision: str = "no"
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
+    wandb: WandbConfig = field(default_factory=WandbConfig)
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise ConfigError(f"there is no method {self.method!r}; {did_you_mean(self.method, METHODS)}")
+        if self.mixed_precision not in PRECISIONS:
+            hint = did_you_mean(self.mixed_precision, PRECISIONS)
+            raise ConfigError(f"mixed_precision is {self.mixed_precision!r}; {hint}")
+        for name in ("steps", "batch_size", "gradient_accumulation_steps", "log_freq", "save_freq"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name} is {value}; it must be at least 1")
+        if self.num_workers < 0:
+            raise ConfigError(f"num_workers is {self.num_workers}; it must be 0 or more")
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """A config with nothing left open, and the values that were, under types that say so."""
+
+    config: TrainConfig
+    ptr: PTRConfig
+    output_dir: Path
+    steps: int
+    batch_size: int
+    log_freq: int
+    save_freq: int
+    learning_rate: float
+    num_warmup_steps: int
+
+
+def method_config(method: str, *, steps: int, log_freq: int) -> PTRConfig:
+    """The settings of a named method for a run of ``steps``.
+
+    The weights' warm-up keeps the paper's share of the run (3000 of 60,000 steps, and never more than 3000); the
+    controller moves at each record.
+    """
+    preset = PTRConfig.preset(METHODS[method])
+    warmup = scaled(preset.weights.warmup_steps, steps)
+    return dataclasses.replace(
+        preset,
+        weights=dataclasses.replace(preset.weights, warmup_steps=warmup),
+        controller=dataclasses.replace(preset.controller, interval_steps=log_freq),
+    )
+
+
+def scaled(paper_steps: int, steps: int) -> int:
+    """The paper's number of steps, in proportion for a shorter run."""
+    return min(paper_steps, round(paper_steps * steps / PAPER_STEPS))
+
+
+def resolve(config: TrainConfig, now: datetime) -> RunPlan:
+    """Fill in everything that the user left open."""
+    scale = PAPER_SCALE if config.policy.path else SCALES.get(config.policy.preset, PAPER_SCALE)
+    steps, log_freq = config.steps or scale.steps, config.log_freq or scale.log_freq
+    batch_size, save_freq = config.batch_size or scale.batch_size, config.save_freq or scale.save_freq
+    learning_rate = config.optimizer.lr or scale.learning_rate
+    warmup = config.scheduler.num_warmup_steps
+    warmup = scaled(PAPER_LEARNING_RATE_WARMUP, steps) if warmup is None else warmup
+    ptr = config.ptr or method_config(config.method, steps=steps, log_freq=log_freq)
+    job_name = config.job_name or f"{config.method}_{config.policy.preset}"
+    output_dir = config.output_dir or f"outputs/train/{now:%Y-%m-%d}/{now:%H-%M-%S}_{job_name}"
+    resolved = dataclasses.replace(
+        config,
+        ptr=ptr,
+        output_dir=output_dir,
+        job_name=job_name,
+        resume=False,  # the next run that reads this says for itself whether it resumes
+        steps=steps,
+        batch_size=batch_size,
+        log_freq=log_freq,
+        save_freq=save_freq,
+        optimizer=dataclasses.replace(config.optimizer, lr=learning_rate),
+        scheduler=SchedulerConfig(warmup),
+    )
+    return RunPlan(
+        config=resolved,
+        ptr=ptr,
+        output_dir=Path(output_dir).expanduser(),
+        steps=steps,
+        batch_size=batch_size,
+        log_freq=log_freq,
+        save_freq=save_freq,
+        learning_rate=learning_rate,
+        num_warmup_steps=warmup,
+    )

@@ -1,0 +1,71 @@
+"""What the run thought of each episode: the mean score and weight of its chunks, added up over training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ptr_robot.data.cache import whole_file
+from ptr_robot.data.dataset import SegmentDataset
+from ptr_robot.errors import require
+from ptr_robot.method.distributed import sum_over_ranks
+from ptr_robot.method.types import PTROutput, Samples
+
+EPISODE_SCORES_FILE = "episode_scores.parquet"
+
+
+class EpisodeLedger:
+    """Sums for every episode of every source, from the end of the weights' warm-up on; each rank keeps its own."""
+
+    def __init__(self, dataset: SegmentDataset, device: torch.device | str = "cpu") -> None:
+        self._places: list[tuple[int, int, str, int]] = []  # row of the sums, source id, repo id, episode index
+        total = 0
+        for source_id, source in enumerate(dataset.sources):
+            for episode in source.index.episodes:
+                number = episode.episode_index
+                self._places.append((total + number, source_id, source.config.repo_id, number))
+            total += source.index.total_episodes
+        # Columns: samples, scored samples, Σ score, Σ weight.
+        self.sums = torch.zeros(total, 4, dtype=torch.float64, device=device)
+
+    @torch.no_grad()
+    def add(self, output: PTROutput, samples: Samples) -> None:
+        """Count the chunks of one micro-batch; padding has no score and weighs nothing."""
+        assert samples.episode_ids is not None
+        assert samples.is_padding is not None
+        columns = [~samples.is_padding, output.is_scored, output.scores, output.weights]
+        rows = torch.stack([column.double() for column in columns], dim=1)  # (N, 4)
+        self.sums.index_add_(0, samples.episode_ids, rows)
+
+    def totals(self) -> Tensor:  # (episodes, 4)
+        """The sums over all ranks; every rank must ask at the same time."""
+        return sum_over_ranks(self.sums)
+
+    def restore(self, totals: Tensor, *, is_main: bool) -> None:
+        """Take the totals back on one rank alone: they are added up over ranks again at the next save."""
+        self.sums = totals.to(self.sums) if is_main else torch.zeros_like(self.sums)
+
+    def write(self, totals: Tensor, file: Path) -> None:
+        """One row an episode, whole or not at all; an episode that never came has empty means."""
+        pyarrow, parquet = require("pyarrow", "lerobot"), require("pyarrow.parquet", "lerobot")
+        samples, scored, scores, weights = totals[[row for row, *_ in self._places]].cpu().unbind(1)
+        table = pyarrow.table(
+            {
+                "source_id": [source_id for _, source_id, _, _ in self._places],
+                "source": [name for _, _, name, _ in self._places],
+                "episode_index": [number for *_, number in self._places],
+                "num_samples": samples.long().numpy(),
+                "num_scored": scored.long().numpy(),
+                "mean_score": _means(scores, scored),
+                "mean_weight": _means(weights, samples),
+            }
+        )
+        with whole_file(file) as target:
+            parquet.write_table(table, target)
+
+
+def _means(sums: Tensor, counts: Tensor) -> list[float | None]:
+    pairs = zip(sums.tolist(), counts.tolist(), strict=True)
+    return [total / count if count else None for total, count in pairs]

@@ -1,0 +1,180 @@
+"""The training loop: builds a run from its settings, or takes one up again, and sees it through to a checkpoint."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from ptr_robot.data.batch import SegmentBatch
+from ptr_robot.data.loader import SegmentLoader
+from ptr_robot.errors import ConfigError, NonFiniteError, require
+from ptr_robot.train.build import RunParts, build_parts
+from ptr_robot.train.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
+from ptr_robot.train.config import RunPlan, TrainConfig, resolve
+from ptr_robot.train.episodes import EPISODE_SCORES_FILE, EpisodeLedger
+from ptr_robot.train.interruption import StopRequest
+from ptr_robot.train.metrics import MetricWindow
+from ptr_robot.train.optimisation import Optimiser, StepResult
+from ptr_robot.train.progress import TrainingProgress
+from ptr_robot.train.records import RunRecords
+from ptr_robot.train.run_folder import check_free, describe_run, occupied
+from ptr_robot.train.trained import TrainedPolicy
+from ptr_robot.train.training_state import TrainingState
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """How a run ended."""
+
+    output_dir: Path
+    steps_done: int
+    checkpoint: Path
+    exit_code: int = 0  # 128 + the signal that ended the run early
+
+
+def train(config: TrainConfig, *, checkpoint: Path | None = None) -> TrainResult:
+    """Train until the last step or a signal; ``checkpoint`` is where a resumed run goes on, by default its latest."""
+    accelerator = make_accelerator(config)
+    plan = agree_on_plan(config)
+    if accelerator.is_main_process:
+        check_free(plan.output_dir, resume=config.resume)
+    if config.resume:
+        checkpoint = checkpoint or latest_checkpoint(plan.output_dir)
+        if checkpoint is None:
+            raise ConfigError(f"{plan.output_dir} has no checkpoint to resume from; start the run without --resume")
+    parts = build_parts(
+        plan,
+        rank=accelerator.process_index,
+        world_size=accelerator.num_processes,
+        pin_memory=accelerator.device.type == "cuda",
+    )
+    with occupied(plan.output_dir) if accelerator.is_main_process else contextlib.nullcontext():
+        accelerator.wait_for_everyone()
+        return Trainer(plan, parts, accelerator).run(checkpoint if config.resume else None)
+
+
+def make_accelerator(config: TrainConfig) -> Any:
+    """accelerate with what this loop needs: parameters that a method does not use, and buffers that ranks agree on."""
+    accelerate = require("accelerate", "lerobot")
+    handlers = require("accelerate.utils", "lerobot")
+    ddp = handlers.DistributedDataParallelKwargs(find_unused_parameters=True, broadcast_buffers=False)
+    return accelerate.Accelerator(
+        mixed_precision=config.mixed_precision,
+        cpu=config.policy.device == "cpu",
+        kwargs_handlers=[ddp],
+    )
+
+
+def agree_on_plan(config: TrainConfig) -> RunPlan:
+    """The plan of the first rank for all: a folder named after the time must be the same one."""
+    plan = resolve(config, datetime.now())
+    folder = [str(plan.output_dir)]
+    require("accelerate.utils", "lerobot").broadcast_object_list(folder)
+    return replace(plan, output_dir=Path(folder[0]))
+
+
+class Trainer:
+    """One run: its parts, how far it is, and what it saves."""
+
+    def __init__(self, plan: RunPlan, parts: RunParts, accelerator: Any) -> None:
+        self.plan = plan
+        self.parts = parts
+        self.accelerator = accelerator
+        self.optimiser = Optimiser(plan, parts.module, accelerator)
+        self.ledger = EpisodeLedger(parts.loader.dataset, accelerator.device)
+        self.state = TrainingState(self.optimiser, parts.loader, self.ledger)
+        self.trained = TrainedPolicy(parts.policy, parts.module.ptr.belief, parts.sources)
+        self.window = MetricWindow()
+        self.steps_done = 0
+        self.saved: Path | None = None
+
+    def run(self, checkpoint: Path | None) -> TrainResult:
+        """From the start or from a checkpoint to the end."""
+        if checkpoint is not None:
+            self.steps_done = load_checkpoint(checkpoint, self.trained, self.state)
+            self.saved = checkpoint
+        is_main = self.accelerator.is_main_process
+        records = self._open_records() if is_main else None
+        progress = TrainingProgress(self.plan.steps, self.steps_done, is_main=is_main)
+        try:
+            with StopRequest(self.accelerator.device) as stop, progress:
+                if checkpoint is not None:
+                    progress.say(f"resumed from {checkpoint}")
+                exit_code = self._steps(stop, records, progress)
+        finally:
+            if records is not None:
+                records.close()
+        assert self.saved is not None
+        return TrainResult(self.plan.output_dir, self.steps_done, self.saved, exit_code)
+
+    def _steps(self, stop: StopRequest, records: RunRecords | None, progress: TrainingProgress) -> int:
+        batches = endless(self.parts.loader)
+        while self.steps_done < self.plan.steps:
+            result = self._step(batches)
+            progress.advance()
+            if self._is_due(self.plan.log_freq):
+                record = self._record(result)
+                progress.show(record)
+                if records is not None:
+                    records.add(self.steps_done, record)
+            is_stopped = stop.is_made()
+            if is_stopped or self._is_due(self.plan.save_freq):
+                self._save()
+            if is_stopped:
+                progress.say(f"stopped at step {self.steps_done} and saved; {self._how_to_resume()}")
+                return stop.exit_code
+        progress.say(f"done: {self.saved}")
+        return 0
+
+    def _step(self, batches: Iterator[SegmentBatch]) -> StepResult:
+        started = time.perf_counter()
+        micro_batches = [next(batches) for _ in range(self.plan.config.gradient_accumulation_steps)]
+        waited = time.perf_counter() - started
+        is_warm = self.parts.module.ptr.step >= self.plan.ptr.weights.warmup_steps
+        try:
+            result = self.optimiser.step(micro_batches, self.steps_done)
+        except NonFiniteError as error:
+            kept = f"the last good checkpoint is {self.saved}" if self.saved else "no checkpoint was saved yet"
+            raise NonFiniteError(f"step {self.steps_done + 1}: {error}; the run stops, {kept}") from error
+        self.steps_done += 1
+        self.window.add(result, waited)
+        if is_warm:
+            for output, samples in zip(result.outputs, result.samples, strict=True):
+                self.ledger.add(output, samples)
+        return result
+
+    def _is_due(self, frequency: int) -> bool:
+        return self.steps_done % frequency == 0 or self.steps_done == self.plan.steps
+
+    def _record(self, result: StepResult) -> dict[str, float]:
+        record = {"learning_rate": self.optimiser.learning_rate, "epoch": float(self.parts.loader.epoch)}
+        return record | self.window.record(self.parts.module.ptr, result)
+
+    def _save(self) -> None:
+        """Every rank adds its sums; the first one writes."""
+        totals = self.ledger.totals()
+        if self.accelerator.is_main_process:
+            run = self.plan.output_dir
+            self.saved = save_checkpoint(run, self.steps_done, self.plan.config, self.trained, self.state, totals)
+            self.ledger.write(totals, run / EPISODE_SCORES_FILE)
+        self.accelerator.wait_for_everyone()
+        self.saved = self.saved or latest_checkpoint(self.plan.output_dir)
+
+    def _open_records(self) -> RunRecords:
+        world_size = self.accelerator.num_processes
+        describe_run(self.plan, self.parts, world_size=world_size, first_step=self.steps_done)
+        return RunRecords(self.plan.output_dir, self.plan.config, self.steps_done)
+
+    def _how_to_resume(self) -> str:
+        return f"go on with: ptr train --resume=true --output_dir={self.plan.output_dir}"
+
+
+def endless(loader: SegmentLoader) -> Iterator[SegmentBatch]:
+    """Epoch after epoch."""
+    while True:
+        yield from loader

@@ -1,0 +1,61 @@
+"""The numbers of a record: mean losses of the steps since the last one, and PTR's diagnostics of the last step."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+from torch import Tensor
+
+from ptr_robot.method.diagnostics import diagnose
+from ptr_robot.method.ptr import PTR
+from ptr_robot.train.optimisation import StepResult
+
+LOSSES = (
+    "loss",
+    "action_loss",
+    "identification_loss",
+    "ranking_loss",
+    "tokenizer_loss",
+    "token_entropy",
+    "token_overlap",
+)
+
+
+class MetricWindow:
+    """Adds up what happens between two records, without waiting for the device."""
+
+    def __init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        """Forget what was recorded."""
+        self._sums: Tensor | None = None
+        self._steps = 0
+        self._waited = 0.0
+        self._started = time.perf_counter()
+
+    def add(self, result: StepResult, seconds_waited: float) -> None:
+        """Count one step and the seconds it waited for its data."""
+        values = torch.stack([torch.stack([_loss(output, name) for name in LOSSES]) for output in result.outputs])
+        step = torch.cat([values.mean(dim=0), result.gradient_norm.detach().float().reshape(1)])
+        self._sums = step if self._sums is None else self._sums + step
+        self._steps += 1
+        self._waited += seconds_waited
+
+    def record(self, ptr: PTR, result: StepResult) -> dict[str, float]:
+        """The means, the rate and the diagnostics of ``result``; every rank must ask at the same time."""
+        if self._sums is None:
+            return {}
+        elapsed = time.perf_counter() - self._started
+        means = (self._sums / self._steps).tolist()
+        record = dict(zip((*LOSSES, "gradient_norm"), means, strict=True))
+        record |= diagnose(ptr, result.outputs[-1], result.samples[-1]).scalars()
+        record |= {"steps_per_second": self._steps / elapsed, "data_wait_share": self._waited / elapsed}
+        self.start()
+        return record
+
+
+def _loss(output: object, name: str) -> Tensor:
+    value: Tensor = getattr(output, name)
+    return value.detach().float().reshape(())

@@ -1,0 +1,63 @@
+"""Policy and PTR as one module: a batch of segments in, the loss of Algorithm 1 out."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ptr_robot.data.batch import SegmentBatch
+from ptr_robot.method.ptr import PTR
+from ptr_robot.method.types import ChunkForward, PTROutput, Samples
+from ptr_robot.policy.interface import Policy
+from ptr_robot.policy.observation import ActionChunk, Observation
+from ptr_robot.train.samples import make_samples, take_frames
+
+
+class TrainingModule(nn.Module):
+    """What DDP wraps: one forward call a micro-batch, whatever the policy does inside."""
+
+    def __init__(self, policy: Policy, ptr: PTR) -> None:
+        super().__init__()
+        self.policy = policy
+        self.ptr = ptr
+
+    def forward(self, batch: SegmentBatch, generator: torch.Generator) -> tuple[PTROutput, Samples]:
+        """The loss of ``B`` segments.
+
+        The belief recursion has to go chunk by chunk; without it the chunks of a segment do not know of each other, and
+        all of them go through the policy at once.
+        """
+        samples = make_samples(self.ptr, batch)
+        if self.ptr.belief is None:
+            chunk = self.policy.forward_chunk(*all_chunks(batch), generator=generator)
+            return self.ptr(chunk, samples), samples
+
+        def chunk_step(index: int, belief: Tensor | None) -> ChunkForward:
+            observation, chunk = Observation.at_chunk(batch, index), ActionChunk.at_chunk(batch, index)
+            return self.policy.forward_chunk(observation, chunk, belief, generator=generator)
+
+        return self.ptr.segment(chunk_step, samples, num_chunks=batch.num_chunks), samples
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """After the optimiser's step: what of PTR moves by itself."""
+        self.ptr.update(self.policy.vision_tower if self.ptr.target_encoder is not None else None)
+
+
+def all_chunks(batch: SegmentBatch) -> tuple[Observation, ActionChunk]:
+    """Every chunk of every segment, flat in (B, T) order."""
+    num_chunks = batch.num_chunks
+
+    def repeat(values: Tensor) -> Tensor:  # (B, ...) -> (B T, ...)
+        return values.repeat_interleave(num_chunks, dim=0)
+
+    observation = Observation(
+        images=take_frames(batch.frames, batch.current_frame).flatten(0, 1),
+        view_mask=repeat(batch.view_mask),
+        states=batch.states.flatten(0, 1),
+        state_mask=repeat(batch.state_mask),
+        action_mask=repeat(batch.action_mask),
+        instructions=tuple(text for text in batch.instructions for _ in range(num_chunks)),
+    )
+    actions = ActionChunk(actions=batch.actions.flatten(0, 1), step_mask=~batch.action_is_pad.flatten(0, 1))
+    return observation, actions

@@ -1,0 +1,105 @@
+"""One step of the optimiser: AdamW, its schedule, and micro-batches that share one denominator."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ptr_robot.data.batch import SegmentBatch
+from ptr_robot.errors import NonFiniteError, require
+from ptr_robot.method.accumulation import WeightedAccumulation
+from ptr_robot.method.hashing import hash_integers
+from ptr_robot.method.types import PTROutput, Samples
+from ptr_robot.train.config import RunPlan
+from ptr_robot.train.module import TrainingModule
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What one step leaves for the records: one entry a micro-batch."""
+
+    outputs: tuple[PTROutput, ...]
+    samples: tuple[Samples, ...]
+    gradient_norm: Tensor  # () before clipping
+
+
+class Optimiser:
+    """Takes steps with a module that accelerate has prepared."""
+
+    def __init__(self, plan: RunPlan, module: TrainingModule, accelerator: Any) -> None:
+        self.plan = plan
+        self.module = module
+        self.accelerator = accelerator
+        self.prepared: nn.Module = accelerator.prepare_model(module)
+        self.parameters = {name: value for name, value in module.named_parameters() if value.requires_grad}
+        self.adam = make_adam(plan, list(self.parameters.values()))
+        self.schedule = make_schedule(plan, self.adam)
+        self.generator = torch.Generator(accelerator.device)
+
+    @property
+    def learning_rate(self) -> float:
+        """That of the next step."""
+        return float(self.adam.param_groups[0]["lr"])
+
+    def step(self, batches: Sequence[SegmentBatch], number: int) -> StepResult:
+        """Learn from the micro-batches of step ``number``, counted from 0; raises before a bad step is taken."""
+        accumulation = WeightedAccumulation(float(self.module.ptr.mean_weight)) if len(batches) > 1 else None
+        results = []
+        for index, batch in enumerate(batches):
+            self._seed(number, index)
+            is_last = index + 1 == len(batches)
+            with contextlib.nullcontext() if is_last else self.accelerator.no_sync(self.prepared):
+                output, samples = self.prepared(batch.to(self.accelerator.device, non_blocking=True), self.generator)
+                self.accelerator.backward(output.loss if accumulation is None else accumulation.loss(output))
+            results.append((output, samples))
+        if accumulation is not None:
+            accumulation.finish(self.parameters.values())
+        gradient_norm = self._clip()
+        self.adam.step()
+        self.schedule.step()
+        self.adam.zero_grad(set_to_none=True)
+        self.module.update()
+        return StepResult(
+            outputs=tuple(output for output, _ in results),
+            samples=tuple(samples for _, samples in results),
+            gradient_norm=gradient_norm,
+        )
+
+    def _seed(self, step: int, micro_batch: int) -> None:
+        """Random numbers that depend on where the run stands and on nothing else, so that nothing has to be saved.
+
+        torch's own generator is set too, for towers with dropout. Ranks draw different numbers.
+        """
+        rank = self.accelerator.process_index
+        seed = int(hash_integers(self.plan.config.seed, step, micro_batch, rank))
+        self.generator.manual_seed(seed)
+        torch.manual_seed(seed)
+
+    def _clip(self) -> Tensor:  # ()
+        limit = self.plan.config.optimizer.grad_clip_norm or float("inf")
+        norm: Tensor = nn.utils.clip_grad_norm_(self.parameters.values(), limit)
+        if not torch.isfinite(norm):
+            raise NonFiniteError("the gradient holds NaN or infinity; lower optimizer.lr or look at the data")
+        return norm
+
+
+def make_adam(plan: RunPlan, parameters: list[nn.Parameter]) -> torch.optim.AdamW:
+    """The paper's optimiser over everything that learns."""
+    config = plan.config.optimizer
+    return torch.optim.AdamW(
+        parameters, lr=plan.learning_rate, betas=config.betas, eps=config.eps, weight_decay=config.weight_decay
+    )
+
+
+def make_schedule(plan: RunPlan, optimiser: torch.optim.Optimizer) -> torch.optim.lr_scheduler.LambdaLR:
+    """Linear warm-up and cosine: a function of the step alone."""
+    optimization = require("transformers.optimization", "lerobot")
+    schedule: torch.optim.lr_scheduler.LambdaLR = optimization.get_cosine_schedule_with_warmup(
+        optimiser, num_warmup_steps=plan.num_warmup_steps, num_training_steps=plan.steps
+    )
+    return schedule

@@ -1,0 +1,81 @@
+"""Where the numbers go: records.jsonl, TensorBoard and, for those who want it, Weights & Biases."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from ptr_robot.data.cache import whole_file
+from ptr_robot.errors import DataError, require
+from ptr_robot.train.config import TrainConfig
+
+RECORDS_FILE = "records.jsonl"
+TENSORBOARD_FOLDER = "tensorboard"
+
+
+class RunRecords:
+    """One record every ``log_freq`` steps; a resumed run goes on after the step it resumes from."""
+
+    def __init__(self, run: Path, config: TrainConfig, first_step: int) -> None:
+        self._file = run / RECORDS_FILE
+        self._drop_after(first_step)
+        tensorboard = require("torch.utils.tensorboard", "lerobot")
+        self._tensorboard = tensorboard.SummaryWriter(str(run / TENSORBOARD_FOLDER), purge_step=first_step + 1)
+        self._wandb = _start_wandb(run, config) if config.wandb.enable else None
+
+    def add(self, step: int, record: dict[str, float]) -> None:
+        """Append a record; numbers that are not finite are left out of it."""
+        finite = {name: value for name, value in record.items() if math.isfinite(value)}
+        try:
+            with self._file.open("a") as file:
+                file.write(json.dumps({"step": step} | finite) + "\n")
+            for name, value in finite.items():
+                self._tensorboard.add_scalar(name, value, step)
+            self._tensorboard.flush()
+        except OSError as error:
+            raise DataError(f"{self._file} could not be written at step {step}: {error.strerror}") from error
+        if self._wandb is not None:
+            self._wandb.log(finite, step=step)
+
+    def close(self) -> None:
+        """End the loggers."""
+        self._tensorboard.close()
+        if self._wandb is not None:
+            self._wandb.finish()
+
+    def _drop_after(self, step: int) -> None:
+        """Leave out what a killed run recorded after its last checkpoint: it happens again."""
+        kept = [line for line in read_lines(self._file) if json.loads(line)["step"] <= step]
+        with whole_file(self._file) as file:
+            file.write("".join(line + "\n" for line in kept).encode())
+
+
+def read_records(run: Path) -> list[dict[str, Any]]:
+    """The records of a run, in their order."""
+    return [json.loads(line) for line in read_lines(run / RECORDS_FILE)]
+
+
+def read_lines(file: Path) -> list[str]:
+    """The whole lines of a file that may not be there; a line that a killed run did not finish is left out."""
+    if not file.is_file():
+        return []
+    text = file.read_text()
+    return text[: text.rfind("\n") + 1].splitlines()
+
+
+def _start_wandb(run: Path, config: TrainConfig) -> Any:
+    draccus = require("draccus", "lerobot")
+    wandb, settings = require("wandb", "lerobot"), config.wandb
+    return wandb.init(
+        project=settings.project,
+        entity=settings.entity,
+        notes=settings.notes,
+        mode=settings.mode,
+        name=config.job_name,
+        dir=str(run),
+        config=draccus.encode(config),
+        resume="allow",
+        id=run.name,
+    )

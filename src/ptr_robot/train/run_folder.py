@@ -1,0 +1,119 @@
+"""A run folder that explains itself, and belongs to one process at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import json
+import platform
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from ptr_robot import __version__
+from ptr_robot.data.cache import only_one_process, whole_file
+from ptr_robot.errors import ConfigError
+from ptr_robot.train.build import RunParts
+from ptr_robot.train.config import RunPlan
+from ptr_robot.train.config_file import write_config
+
+RUN_FILE = "run.json"
+README_FILE = "README.txt"
+LOCK = "run"
+VERSIONED = ("torch", "accelerate", "lerobot", "timm", "transformers", "numpy")
+
+README = """\
+A training run of ptr-robot: {job_name}
+
+  train_config.json       every setting
+  run.json                when, with which versions, on which data, how many parameters
+  records.jsonl           one line of numbers every {log_freq} steps (docs/metrics.md); tensorboard/ shows them
+  episode_scores.parquet  mean score and weight of each episode
+  checkpoints/<step>/     pretrained_model is the policy, training_state what resuming needs; last is the newest
+
+Go on with it:            ptr train --resume=true --output_dir={run}
+Watch it:                 tensorboard --logdir={run}/tensorboard
+Post-train from it:       ptr train --policy.path={run}/checkpoints/last/pretrained_model ...
+"""
+
+
+def check_free(run: Path, *, resume: bool) -> None:
+    """Refuse a folder that holds something, unless its run is to be resumed."""
+    if resume or not run.exists():
+        return
+    if not run.is_dir():
+        raise ConfigError(f"output_dir {run} is a file; choose another --output_dir")
+    if any(run.iterdir()):
+        raise ConfigError(
+            f"output_dir {run} exists already; choose another --output_dir, or go on with its run by --resume=true"
+        )
+
+
+@contextlib.contextmanager
+def occupied(run: Path) -> Iterator[None]:
+    """Keep the folder to this process; the kernel lets go of it however the process ends."""
+    with only_one_process(run / LOCK, wait=False) as is_mine:
+        if not is_mine:
+            raise ConfigError(f"output_dir {run} is in use by another training process; wait for it or choose another")
+        yield
+
+
+def describe_run(plan: RunPlan, parts: RunParts, *, world_size: int, first_step: int) -> None:
+    """Write the settings and what they led to; a resumed run adds the time and place it went on from."""
+    run = plan.output_dir
+    write_config(plan.config, run)
+    text = README.format(job_name=plan.config.job_name, log_freq=plan.log_freq, run=run)
+    with whole_file(run / README_FILE) as file:
+        file.write(text.encode())
+    starts = [*_earlier_starts(run), {"time": datetime.now().astimezone().isoformat(), "first_step": first_step}]
+    record = {"starts": starts, **_versions(), **_contents(plan, parts, world_size)}
+    with whole_file(run / RUN_FILE) as file:
+        file.write((json.dumps(record, indent=2) + "\n").encode())
+
+
+def _earlier_starts(run: Path) -> list[dict[str, Any]]:
+    file = run / RUN_FILE
+    return list(json.loads(file.read_text())["starts"]) if file.is_file() else []
+
+
+def _versions() -> dict[str, Any]:
+    packages = {name: _version(name) for name in VERSIONED}
+    return {
+        "command": " ".join(sys.argv),
+        "versions": {"ptr-robot": __version__, "python": platform.python_version(), **packages},
+        "platform": platform.platform(),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _contents(plan: RunPlan, parts: RunParts, world_size: int) -> dict[str, Any]:
+    dataset = parts.loader.dataset
+    return {
+        "processes": world_size,
+        "global_batch_size": plan.batch_size * world_size * plan.config.gradient_accumulation_steps,
+        "parameters": {
+            "policy": sum(parameter.numel() for parameter in parts.policy.parameters()),
+            "ptr": sum(p.numel() for p in parts.module.ptr.parameters() if p.requires_grad),
+            "target_encoder": sum(p.numel() for p in parts.module.ptr.parameters() if not p.requires_grad),
+        },
+        "data": [
+            {
+                "source": source.config.repo_id,
+                "robot": source.robot.name,
+                "episodes": len(source.index.episodes),
+                "left_out": len(source.index.left_out),
+                "segments": count,
+                "tasks": sorted(source.index.tasks.values()),
+                "cameras": list(source.cameras),
+            }
+            for source, count in zip(dataset.sources, dataset.counts, strict=True)
+        ],
+    }

@@ -1,0 +1,73 @@
+"""From a batch of segments to what PTR is told about each chunk: its consequence, identity, task and state."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ptr_robot.data.batch import UNIFIED_DIM, SegmentBatch
+from ptr_robot.method.ptr import PTR
+from ptr_robot.method.types import Samples
+
+
+def make_samples(ptr: PTR, batch: SegmentBatch) -> Samples:
+    """The ``B x T`` chunks of a batch as one flat list in (B, T) order."""
+    num_chunks = batch.num_chunks
+    return Samples(
+        targets=segment_targets(ptr, batch).flatten(0, 1),
+        has_target=batch.has_target.flatten(),
+        sample_ids=batch.sample_id.flatten(),
+        episode_ids=batch.episode_id.repeat_interleave(num_chunks),
+        task_ids=batch.task_id.repeat_interleave(num_chunks),
+        states=batch.states.flatten(0, 1),
+        source_ids=batch.source_id.repeat_interleave(num_chunks),
+        offsets=relative_offsets(batch).flatten(),
+        is_padding=batch.chunk_is_pad.flatten(),
+    )
+
+
+def relative_offsets(batch: SegmentBatch) -> Tensor:  # (B, T)
+    """Δ' = max(0, Δ/L − 1): zero for a consequence at the chunk's end, one for a chunk later."""
+    chunk_length = batch.actions.shape[2]
+    return (batch.offset_steps / chunk_length - 1).clamp_min(0)
+
+
+@torch.no_grad()  # a consequence is a constant: nothing may learn to be easy to predict
+def segment_targets(ptr: PTR, batch: SegmentBatch) -> Tensor:  # (B, T, Dy)
+    """The consequences of all chunks: from images where PTR has a target encoder, otherwise from states.
+
+    States are the normalised slots, zero where the robot has none, so every robot has the same width. Without a scorer
+    nothing looks at targets, and nothing is encoded.
+    """
+    if ptr.scorer is None:
+        return batch.states.new_zeros(batch.batch_size, batch.num_chunks, ptr.widths.target)
+    if ptr.target_encoder is None:
+        return ptr.make_targets(batch.future_states, batch.states)
+    if ptr.config.targets.kind == "future":
+        return ptr.make_targets(encode_frames(ptr, take_frames(batch.frames, batch.future_frame), batch.view_mask))
+    # Neighbouring chunks share frames: each is encoded once, and looked up for both.
+    features = encode_frames(ptr, batch.frames, batch.view_mask)  # (B, F, Dy)
+    after, before = (take_frames(features, index) for index in (batch.future_frame, batch.current_frame))
+    return ptr.make_targets(after, before)
+
+
+def encode_frames(ptr: PTR, frames: Tensor, view_mask: Tensor) -> Tensor:  # (B, F, V, 3, H, W), (B, V) -> (B, F, Dy)
+    """The mean over the views that a source has; black stand-ins for missing views do not count."""
+    features = ptr.encode(frames.unsqueeze(3))  # (B, F, V, Dy): each view as if it were alone
+    shares = view_mask / view_mask.sum(dim=1, keepdim=True).clamp_min(1)  # (B, V)
+    return (features * shares[:, None, :, None]).sum(dim=2)
+
+
+def take_frames(values: Tensor, index: Tensor) -> Tensor:  # (B, F, ...), (B, T) -> (B, T, ...)
+    """The frames that ``index`` points at."""
+    rows = torch.arange(values.shape[0], device=values.device).unsqueeze(1)
+    return values[rows, index]
+
+
+def target_width(target_encoder: torch.nn.Module | None) -> int:
+    """Dy: the width of the encoder's features, or of the unified state."""
+    if target_encoder is None:
+        return UNIFIED_DIM
+    device = next(target_encoder.parameters()).device
+    black = torch.zeros(1, 1, 3, 32, 32, dtype=torch.uint8, device=device)
+    return int(target_encoder(black).shape[-1])

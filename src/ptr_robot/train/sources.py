@@ -1,0 +1,126 @@
+"""What a trained policy must remember of its data: slots, normalisers and cameras of each source, as JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ptr_robot.data.normalisers import Normaliser
+from ptr_robot.data.slots import SlotEntry, SlotMap
+from ptr_robot.data.source import Source, UnifiedMap
+from ptr_robot.errors import DataError
+from ptr_robot.policy.robots import RobotRecord
+
+SOURCES_FILE = "sources.json"
+
+
+@dataclass(frozen=True)
+class SourceRecord:
+    """One source of a run: enough to feed a policy from this robot, and to send its actions back."""
+
+    name: str  # the dataset's repo_id
+    robot: str
+    fps: float
+    state_map: UnifiedMap
+    action_map: UnifiedMap
+    cameras: tuple[str | None, ...]  # V: the feature key of each view, None where this source lacks it
+    image_size: int  # 0: no images
+    resize: str
+    tasks: tuple[str, ...]
+
+    @staticmethod
+    def of(source: Source, *, image_size: int, resize: str) -> SourceRecord:
+        """The record of an open source."""
+        return SourceRecord(
+            name=source.config.repo_id,
+            robot=source.robot.name,
+            fps=float(source.index.fps),
+            state_map=source.state_map,
+            action_map=source.action_map,
+            cameras=source.cameras,
+            image_size=image_size,
+            resize=resize,
+            tasks=tuple(text for _, text in sorted(source.index.tasks.items())),
+        )
+
+    @property
+    def robot_record(self) -> RobotRecord:
+        """The slots alone, as the policy's own file keeps them."""
+        return RobotRecord(
+            name=self.robot, state_slots=_slots(self.state_map.slots), action_slots=_slots(self.action_map.slots)
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "name": self.name,
+            "robot": self.robot,
+            "fps": self.fps,
+            "state": _map_to_dict(self.state_map),
+            "action": _map_to_dict(self.action_map),
+            "cameras": list(self.cameras),
+            "image_size": self.image_size,
+            "resize": self.resize,
+            "tasks": list(self.tasks),
+        }
+
+    @staticmethod
+    def from_dict(record: dict[str, Any]) -> SourceRecord:
+        """The inverse of ``to_dict``."""
+        return SourceRecord(
+            name=record["name"],
+            robot=record["robot"],
+            fps=float(record["fps"]),
+            state_map=_map_from_dict(record["state"]),
+            action_map=_map_from_dict(record["action"]),
+            cameras=tuple(record["cameras"]),
+            image_size=int(record["image_size"]),
+            resize=record["resize"],
+            tasks=tuple(record["tasks"]),
+        )
+
+
+def write_sources(folder: Path, records: tuple[SourceRecord, ...]) -> None:
+    """Write ``sources.json`` into a folder that is being filled."""
+    values = [record.to_dict() for record in records]
+    (folder / SOURCES_FILE).write_text(json.dumps(values, indent=2) + "\n")
+
+
+def read_sources(folder: Path) -> tuple[SourceRecord, ...]:
+    """Read ``sources.json`` back."""
+    file = folder / SOURCES_FILE
+    if not file.is_file():
+        raise DataError(f"{file}: no such file; give the pretrained_model folder of a checkpoint")
+    try:
+        return tuple(SourceRecord.from_dict(record) for record in json.loads(file.read_text()))
+    except (ValueError, TypeError, KeyError) as error:
+        raise DataError(f"{file} cannot be read ({error}); copy the checkpoint again") from error
+
+
+def _slots(slots: SlotMap) -> tuple[int, ...]:
+    return tuple(int(place) for place in np.flatnonzero(slots.mask))
+
+
+def _map_to_dict(unified: UnifiedMap) -> dict[str, Any]:
+    normaliser = unified.normaliser
+    return {
+        "slots": [asdict(entry) for entry in unified.slots.entries],
+        "offset": normaliser.offset.tolist(),
+        "scale": normaliser.scale.tolist(),
+        "is_binary": normaliser.is_binary.tolist(),
+    }
+
+
+def _map_from_dict(record: dict[str, Any]) -> UnifiedMap:
+    return UnifiedMap(
+        slots=SlotMap(tuple(SlotEntry(**entry) for entry in record["slots"])),
+        normaliser=Normaliser(
+            offset=np.asarray(record["offset"], dtype=np.float64),
+            scale=np.asarray(record["scale"], dtype=np.float64),
+            is_binary=np.asarray(record["is_binary"], dtype=np.bool_),
+        ),
+    )

@@ -64,7 +64,9 @@ class BeliefTokenizer(nn.Module):
 
 def slot_entropies(assignments: Tensor) -> Tensor:  # (N, L, M) -> (N,)
     """Mean entropy of the slots' distributions over time (Eq. tok_entropy)."""
-    entropies: Tensor = torch.special.entr(assignments).sum(dim=1)  # (N, M)
+    # A masked step has probability zero, where the entropy's slope is infinite; its gradient is cut to zero.
+    positive = assignments.clamp_min(torch.finfo(assignments.dtype).tiny)
+    entropies: Tensor = torch.special.entr(positive).sum(dim=1)  # (N, M)
     return entropies.mean(dim=-1)
 
 

@@ -87,12 +87,13 @@ class PTR(nn.Module):
         """
         batch_size = samples.sample_ids.shape[0] // num_chunks
         belief = self.initial_belief(batch_size)  # line 1
+        padding = None if samples.is_padding is None else samples.is_padding.view(batch_size, num_chunks)
         chunks = []
         for index in range(num_chunks):  # line 2
             chunk = chunk_step(index, belief)  # lines 3 and 4
             chunks.append(chunk)
             if index + 1 < num_chunks:
-                belief = self.next_belief(chunk)  # line 10
+                belief = self.next_belief(chunk, None if padding is None else padding[:, index])  # line 10
         output: PTROutput = self(ChunkForward.stack(chunks), samples)  # lines 5 to 9, and the loss of line 12
         return output
 
@@ -207,9 +208,9 @@ class PTR(nn.Module):
         """z_init for each sample, or None where belief tokens are off."""
         return None if self.belief is None else self.belief.initial(batch_size)
 
-    def next_belief(self, chunk: ChunkForward) -> Tensor | None:  # (N, M, Da)
+    def next_belief(self, chunk: ChunkForward, is_padding: Tensor | None = None) -> Tensor | None:  # (N, M, Da)
         """z_{t+1} = sg(B(C_t, A_t)): between the chunks of a segment, and between predictions at inference."""
-        tokenized = self._tokenize(chunk, None)
+        tokenized = self._tokenize(chunk, is_padding)
         return None if tokenized is None else tokenized.next_tokens
 
     def encode(self, images: Tensor) -> Tensor:  # (..., V, 3, H, W) -> (..., Dy)

@@ -79,3 +79,15 @@ def test_initial_tokens_learn():
     belief = tokenizer()
     belief.initial(3).sum().backward()
     torch.testing.assert_close(belief.initial_tokens.grad, torch.full((3, 5), 3.0))
+
+
+def test_masked_steps_leave_gradients_finite():
+    """The entropy's slope is infinite at probability zero, where masked steps are."""
+    belief = tokenizer()
+    states = torch.randn(2, 6, 4, requires_grad=True)
+    mask = torch.tensor([[True] * 4 + [False] * 2, [True] + [False] * 5])
+    output = belief(states, torch.randn(2, 6, 5), mask)
+    (output.entropies.sum() + output.overlaps.sum()).backward()
+    assert states.grad.isfinite().all()
+    assert belief.assign.weight.grad.isfinite().all()
+    assert (states.grad[~mask] == 0).all()

@@ -337,3 +337,27 @@ def test_defaults_are_the_papers():
     controller = cfg.controller
     assert (controller.momentum, controller.temperature_min, controller.temperature_max) == (0.98, 0.03, 0.20)
     assert (controller.beta_min, controller.beta_max, controller.hard_ratio_max) == (0.5, 3.0, 0.5)
+
+
+def test_a_segment_that_ends_early_leaves_no_nan():
+    """The last chunks of the second segment lie past its episode's end: every step of theirs is masked."""
+    ptr = make_ptr()
+    padding = torch.tensor([[False, False, False], [False, True, True]])
+
+    def chunk_step(index, belief):
+        chunk, _ = make_batch(2, seed=index, grad=True)
+        mask = (~padding[:, index]).unsqueeze(1).expand(2, LENGTH)
+        return replace(chunk, contexts=chunk.contexts + belief.mean(dim=(1, 2)).unsqueeze(1), step_mask=mask)
+
+    samples = Samples(
+        targets=make_batch(6)[1].targets,
+        has_target=torch.ones(6, dtype=torch.bool),
+        sample_ids=torch.arange(6),
+        is_padding=padding.flatten(),
+    )
+    output = ptr.segment(chunk_step, samples, num_chunks=3)
+    output.loss.backward()
+    assert output.loss.isfinite()
+    assert all(parameter.grad.isfinite().all() for parameter in ptr.parameters() if parameter.grad is not None)
+    assert output.weights.view(2, 3)[padding].eq(0).all()
+    assert output.sample_count == 4

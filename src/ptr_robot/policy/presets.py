@@ -37,7 +37,7 @@ def _tiny() -> PolicyConfig:
 
 def _tiny_state() -> PolicyConfig:
     """No images, and a narrow context stream: all it carries is text and belief."""
-    return PolicyConfig(trunk=_tiny_trunk(StreamConfig(width=64, mlp_width=128)), num_state_tokens=2)
+    return PolicyConfig(trunk=_tiny_trunk(StreamConfig(width=64, mlp_width=128)))
 
 
 def _small() -> PolicyConfig:

@@ -21,7 +21,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
+import rollouts
 import torch
 from torch.utils.data import DataLoader
 
@@ -45,7 +47,6 @@ class Case:
 CASES = (
     Case("T=1, every 16th frame starts a segment: a frame is needed about once", 1, 16),
     Case("T=4, every 16th frame starts a segment", 4, 16),
-    Case("T=4, every 4th frame starts a segment", 4, 4),
 )
 
 
@@ -103,17 +104,25 @@ def rate(batches: Iterator[object], segments: int) -> float:
     return segments / (time.perf_counter() - started)
 
 
-def throughput(root: Path, folder: Path, episodes: int, workers: int) -> None:
-    print(f"loader throughput: {episodes} episodes, {SIZE} px, batch {BATCH}, {workers} workers, segments/s")
-    for number, case in enumerate(CASES):
-        ours = our_loader(root, folder / f"cache_{number}", episodes, case, workers)
-        segments = len(ours.dataset)
-        first, second, third = (rate(iter(ours), segments) for _ in range(3))
-        theirs = rate(iter(their_loader(root, ours, workers)), segments)
-        later = (second + third) / 2
-        print(f"  {case.name} ({segments} segments)")
-        print(f"    LeRobot {theirs:.1f}   ours, first epoch {first:.1f} = {first / theirs:.2f}x", end="")
-        print(f"   later epochs {later:.1f} = {later / theirs:.2f}x", flush=True)
+def throughput(root: Path, folder: Path, episodes: int, workers: int, rounds: int) -> None:
+    """Ours and LeRobot's in turn, each round from an empty cache, so that a busy machine slows both."""
+    print(f"loader throughput: {episodes} episodes, {SIZE} px, batch {BATCH}, {workers} workers, {rounds} rounds")
+    for case in CASES:
+        firsts, laters, rates = [], [], []
+        for _ in range(rounds):
+            with tempfile.TemporaryDirectory(dir=folder) as cache:
+                ours = our_loader(root, Path(cache), episodes, case, workers)
+                segments = len(ours.dataset)
+                first = rate(iter(ours), segments)
+                theirs = rate(iter(their_loader(root, ours, workers)), segments)
+                later = rate(iter(ours), segments)
+            firsts.append(first / theirs)
+            laters.append(later / theirs)
+            rates.append(theirs)
+        print(f"  {case.name}: {segments} segments, LeRobot {median(rates):.1f} segments/s")
+        for name, ratios in (("first epoch", firsts), ("later epochs", laters)):
+            spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
+            print(f"    {name}: {median(ratios):.2f}x LeRobot's (median; {spread})", flush=True)
 
 
 MEMORY = """
@@ -121,7 +130,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from data import CASES, our_loader
-loader = our_loader(Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]), CASES[2], 0)
+loader = our_loader(Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]), CASES[-1], 0)
 for batch in loader:
     pass
 frames = loader.dataset.sources[0].index.num_frames
@@ -146,17 +155,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dataset", type=Path, required=True, help="the folder of a LeRobot dataset")
     parser.add_argument("--episodes", type=int, default=6, help="episodes for the throughput")
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--num_workers", type=int, default=2)
     options = parser.parse_args()
     logging.disable(logging.WARNING)
     with tempfile.TemporaryDirectory() as folder:
         root = convert(options.dataset, Path(folder))
-        throughput(root, Path(folder), options.episodes, options.num_workers)
+        throughput(root, Path(folder), options.episodes, options.num_workers, options.rounds)
         memory(root, Path(folder))
-    if Path(__file__).with_name("rollouts.py").is_file():
-        import rollouts
-
-        rollouts.report()
+    rollouts.report()
 
 
 if __name__ == "__main__":

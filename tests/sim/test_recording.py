@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -88,6 +92,19 @@ def test_an_interrupted_recording_leaves_nothing(plan, tmp_path, error, raised):
 
     with pytest.raises(raised):
         record(tmp_path / "new", plan[:1], OPERATORS, RecordingConfig(has_images=False, num_workers=1), interrupt)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_stopped_command_ends_its_workers_and_leaves_nothing(tmp_path):
+    """SIGTERM, as a job scheduler sends it; Ctrl-C takes the same way."""
+    command = [sys.executable, "-m", "ptr_robot.cli.main", "collect", str(tmp_path / "new"), "--tasks=[reach]"]
+    process = subprocess.Popen([*command, "--episodes=500", "--images=false"], stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and not list(tmp_path.glob(".new.partial-*/meta/tasks.parquet")):
+        time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    _, complaint = process.communicate(timeout=600)
+    assert process.returncode == 130, complaint
+    assert "ptr: interrupted" in complaint
     assert list(tmp_path.iterdir()) == []
 
 

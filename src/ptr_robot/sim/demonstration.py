@@ -191,8 +191,7 @@ class _Conduct:
         return tuple(self._faults)
 
     def _intend(self, environment_state: EnvironmentState) -> npt.NDArray[np.float64]:
-        intended: npt.NDArray[np.float64] = self._operator.intend(environment_state, self._last_action)
-        return intended
+        return self._operator.intend(environment_state, self._last_action)
 
     def _close_active(self) -> None:
         if self._active is None:

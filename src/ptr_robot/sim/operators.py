@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ptr_robot.errors import ConfigError, did_you_mean
 from ptr_robot.sim.environment import Action, EnvironmentState, make_expert
@@ -100,7 +101,7 @@ class Operator:
             int(frame) for start in starts for frame in range(start, start + int(self._style.integers(3, 7)))
         )
 
-    def intend(self, environment_state: EnvironmentState, last_action: Action) -> Any:
+    def intend(self, environment_state: EnvironmentState, last_action: Action) -> npt.NDArray[np.float64]:  # (4,)
         """The action this operator means to execute now."""
         frame = self._num_intentions
         self._num_intentions += 1
@@ -110,7 +111,7 @@ class Operator:
             return np.append(np.zeros(3), last_action[3])
         shifted = environment_state.copy()
         shifted[:3] -= self._bow * np.exp(-frame / _BOW_FRAMES)
-        action = np.clip(self._expert.get_action(shifted), -1.0, 1.0).astype(np.float64)
+        action: npt.NDArray[np.float64] = np.clip(self._expert.get_action(shifted), -1.0, 1.0).astype(np.float64)
         is_near = np.linalg.norm(environment_state[:3] - environment_state[4:7]) < _CONTACT_METRES
         top_speed = max(self.speed, _CONTACT_SPEED) if is_near else self.speed
         action[:3] *= min(1.0, top_speed / max(float(np.abs(action[:3]).max()), 1e-9))
@@ -149,8 +150,9 @@ def _read_operator(path: Path, name: str, entry: Any) -> OperatorConfig:
         raise ConfigError(f"{path}, operator {name!r}: {error}") from error
 
 
-def _tilted_direction(generator: np.random.Generator) -> Any:
+def _tilted_direction(generator: np.random.Generator) -> npt.NDArray[np.float64]:
     """A random unit vector that does not point down: the table is there."""
     vector = generator.normal(size=3)
     vector[2] = abs(vector[2])
-    return vector / np.linalg.norm(vector)
+    unit: npt.NDArray[np.float64] = vector / np.linalg.norm(vector)
+    return unit

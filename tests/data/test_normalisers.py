@@ -52,6 +52,15 @@ def test_a_dimension_that_never_moves_maps_to_zero_and_comes_back(value, kind):
     np.testing.assert_array_equal(normaliser.denormalise(np.array([[0.0], [0.7], [-3.0]])), values[:3])
 
 
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "identity"])
+def test_rounding_is_not_motion(kind):
+    """A joint that stands still up to the last bits must not be blown up to the full range."""
+    values = np.full((50, 1), 0.7) + np.random.default_rng(0).uniform(-1e-8, 1e-8, (50, 1))
+    normaliser = make_normaliser(statistics_of(values), [kind])
+    assert (normaliser.normalise(values) == 0).all()
+    np.testing.assert_allclose(normaliser.denormalise(np.zeros((1, 1))), 0.7, rtol=1e-6)
+
+
 def test_closed_forms():
     values = np.linspace(0, 100, 101)[:, None].repeat(4, axis=1)
     normaliser = make_normaliser(statistics_of(values), ["q99", "min_max", "mean_std", "identity"])

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-UNIFIED_DIM = 200
+from ptr_robot.data.slots import UNIFIED_DIM as UNIFIED_DIM
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ptr_robot.data.batch import UNIFIED_DIM
 from ptr_robot.errors import ConfigError, did_you_mean
+
+UNIFIED_DIM = 200
 
 # Half-open ranges; state and action share one layout. What is not named is reserved. The mobile base has one
 # range with two readings: a pose (base_position, base_rotation) and a command (base_motion, control_mode).

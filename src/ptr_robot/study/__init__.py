@@ -1,1 +1,1 @@
-"""Experiments that compare methods on the same data, seeds and compute."""
+"""Experiments that compare methods: rollouts of saved policies, the demo, its tables and figures."""

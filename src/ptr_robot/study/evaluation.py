@@ -1,0 +1,159 @@
+"""Rollouts of a saved policy: success by task with intervals, ``eval_info.json`` and videos."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ptr_robot.data.cache import whole_file
+from ptr_robot.errors import ConfigError
+from ptr_robot.sim.rendering import CameraConfig
+from ptr_robot.sim.results import EpisodeResult, RolloutResult
+from ptr_robot.sim.rollouts import RolloutConfig, rollout
+from ptr_robot.sim.tasks import resolve_tasks
+from ptr_robot.study.rollout_policy import camera_of, checkpoint_folder, load_rollout_policy, metaworld_source
+from ptr_robot.train.sources import SourceRecord, read_sources
+from ptr_robot.train.trained import pretrained_folder
+
+RESULTS_FILE = "eval_info.json"
+VIDEOS_FOLDER = "videos"
+
+
+@dataclass(frozen=True)
+class PolicyFlags:
+    """Which policy."""
+
+    # A run folder (its last checkpoint), a checkpoint or its pretrained_model folder.
+    path: str = ""
+
+
+@dataclass(frozen=True)
+class EnvironmentFlags:
+    """Where it acts."""
+
+    # Meta-World tasks, separated by commas; the version may be left out.
+    task: str = "reach-v3"
+    # One of Meta-World's cameras; by default the one that the policy's camera key names.
+    camera: str | None = None
+    # Pixels a side of what the camera gives, as in ptr collect; the policy resizes it as in training.
+    image_size: int = CameraConfig.image_size
+    # When an episode counts as failed.
+    max_steps: int = 400
+
+
+@dataclass(frozen=True)
+class EpisodeFlags:
+    """How often."""
+
+    # Episodes of each task.
+    n_episodes: int = 50
+    # Environments that one process steps together; it changes no result.
+    batch_size: int = 8
+    # Actions of a chunk that are executed before the policy looks again.
+    n_action_steps: int = 8
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """Run a policy over tasks and seeds: ptr eval --policy.path=RUN --env.task=reach-v3,push-v3."""
+
+    policy: PolicyFlags = field(default_factory=PolicyFlags)
+    env: EnvironmentFlags = field(default_factory=EnvironmentFlags)
+    eval: EpisodeFlags = field(default_factory=EpisodeFlags)
+    # The layout of the first episode; the following ones count up from it. Also of the policy's sampling.
+    seed: int = 1000
+    num_workers: int = 2
+    # Where eval_info.json and videos go; by default a folder named after the policy under outputs/eval.
+    output_dir: str | None = None
+    # Videos of each task.
+    videos: int = 0
+
+    def __post_init__(self) -> None:
+        if self.eval.n_episodes < 1:
+            raise ConfigError(f"eval.n_episodes is {self.eval.n_episodes}; it must be at least 1")
+        if not 0 <= self.videos <= self.eval.n_episodes:
+            raise ConfigError(f"videos is {self.videos}; it must be 0 to eval.n_episodes ({self.eval.n_episodes})")
+        if self.seed < 0:
+            raise ConfigError(f"seed is {self.seed}; it must be 0 or more")
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks by their full names."""
+        return resolve_tasks([name.strip() for name in self.env.task.split(",") if name.strip()])
+
+    @property
+    def seeds(self) -> range:
+        """The layouts, the same for every task and every policy."""
+        return range(self.seed, self.seed + self.eval.n_episodes)
+
+    @property
+    def output(self) -> Path:
+        """Where the results go."""
+        if self.output_dir is not None:
+            return Path(self.output_dir).expanduser()
+        return Path("outputs") / "eval" / checkpoint_folder(Path(self.policy.path)).resolve().parent.parent.name
+
+
+def evaluate(config: EvaluationConfig, on_episode: Callable[[EpisodeResult], None] | None = None) -> RolloutResult:
+    """Roll the policy out, write ``eval_info.json`` and the videos, and return what was found."""
+    source = _checked_source(config)
+    output = config.output
+    started = time.monotonic()
+    result = rollout(
+        functools.partial(load_rollout_policy, config.policy.path, config.seed),
+        config.tasks,
+        list(config.seeds),
+        rollout_config(config, source),
+        on_episode,
+    )
+    write_evaluation(output / RESULTS_FILE, config, result, time.monotonic() - started)
+    return result
+
+
+def rollout_config(config: EvaluationConfig, source: SourceRecord) -> RolloutConfig:
+    """The same settings in the rollouts' own words."""
+    return RolloutConfig(
+        execute_steps=config.eval.n_action_steps,
+        max_steps=config.env.max_steps,
+        batch_size=config.eval.batch_size,
+        num_processes=config.num_workers,
+        camera=camera_of(config.policy.path, source, config.env.image_size, config.env.camera),
+        videos_per_task=config.videos,
+        videos_dir=str(config.output / VIDEOS_FOLDER) if config.videos else None,
+    )
+
+
+def write_evaluation(path: Path, config: EvaluationConfig, result: RolloutResult, seconds: float) -> None:
+    """What was run and what came out: first the summary under LeRobot's names, then every episode."""
+    num_episodes = len(result.episodes)
+    record: dict[str, Any] = {
+        "overall": {
+            "pc_success": 100 * result.success.estimate,
+            "n_episodes": num_episodes,
+            "eval_s": seconds,
+            "eval_ep_s": seconds / num_episodes,
+            "video_paths": [episode.video for episode in result.episodes if episode.video is not None],
+        },
+        "config": dataclasses.asdict(config),
+        **result.as_json(),
+    }
+    with whole_file(path) as file:
+        file.write((json.dumps(record, indent=1) + "\n").encode())
+
+
+def _checked_source(config: EvaluationConfig) -> SourceRecord:
+    """Complaints about the policy, the tasks and the camera come before any process is started."""
+    if not config.policy.path:
+        raise ConfigError("which policy? name its run or checkpoint folder: ptr eval --policy.path=FOLDER")
+    folder = pretrained_folder(checkpoint_folder(Path(config.policy.path)))
+    if not folder.is_dir():
+        raise ConfigError(f"--policy.path={config.policy.path}: there is no such folder")
+    source = metaworld_source(config.policy.path, read_sources(folder))
+    rollout_config(config, source)
+    return source

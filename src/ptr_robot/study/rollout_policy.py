@@ -1,0 +1,92 @@
+"""A trained policy in Meta-World: loaded from its checkpoint in the process that uses it, seeded by episode."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptr_robot.errors import ConfigError
+from ptr_robot.policy.deployed import DeployedPolicy, RobotObservation
+from ptr_robot.sim.environment import ACTION_DIM, ENVIRONMENT_STATE_DIM, STATE_DIM
+from ptr_robot.sim.policies import Observation, RolloutEpisode
+from ptr_robot.sim.rendering import CameraConfig
+from ptr_robot.train.sources import SourceRecord
+from ptr_robot.train.trained import load_trained
+
+LAST_CHECKPOINT = Path("checkpoints") / "last"
+
+
+class MetaWorldPolicy:
+    """What ``rollout`` asks of a policy, answered by a deployed one.
+
+    The camera and the state are those of training: the policy's own record says which view it looks through, and by
+    the length of its state whether it feels the hand alone or everything that Meta-World observes.
+    """
+
+    def __init__(self, deployed: DeployedPolicy, source: SourceRecord, seed: int) -> None:
+        self._deployed = deployed
+        self._sees_everything = source.state_map.slots.size == ENVIRONMENT_STATE_DIM
+        self._seed = seed
+
+    def reset(self, slot: int, episode: RolloutEpisode) -> None:
+        """An episode begins: its noise depends on the run's seed, the task and the layout, and on nothing else."""
+        numbers = [self._seed, zlib.crc32(episode.task.encode()), episode.seed]
+        self._deployed.reset(slot, int(np.random.SeedSequence(numbers).generate_state(1)[0]))
+
+    def act(self, observations: Sequence[Observation]) -> NDArray[np.float32]:  # (N, L, 4)
+        """The next chunk of each episode."""
+        slots = [observation.slot for observation in observations]
+        return self._deployed.act(slots, [self._observe(observation) for observation in observations])
+
+    def _observe(self, observation: Observation) -> RobotObservation:
+        return RobotObservation(
+            state=observation.environment_state if self._sees_everything else observation.state,
+            images={key: observation.image for key in self._deployed.camera_keys},  # noqa: C420 (no key: no rendering)
+            instruction=observation.instruction,
+        )
+
+
+def load_rollout_policy(path: str, seed: int) -> MetaWorldPolicy:
+    """The policy at ``path``; a partial of this function is what ``rollout`` calls in each of its processes."""
+    trained = load_trained(checkpoint_folder(Path(path)))
+    source = metaworld_source(path, trained.sources)
+    return MetaWorldPolicy(DeployedPolicy(trained.policy, trained.belief, source), source, seed)
+
+
+def checkpoint_folder(path: Path) -> Path:
+    """The checkpoint that ``path`` means: a run folder stands for its last one."""
+    last = path.expanduser() / LAST_CHECKPOINT
+    return last.resolve() if last.is_dir() else path.expanduser()
+
+
+def metaworld_source(path: str, sources: Sequence[SourceRecord]) -> SourceRecord:
+    """The first source that Meta-World can feed; a policy of another robot is refused in one line."""
+    for source in sources:
+        is_fed = source.state_map.slots.size in (STATE_DIM, ENVIRONMENT_STATE_DIM)
+        if is_fed and source.action_map.slots.size == ACTION_DIM:
+            return source
+    known = ", ".join(
+        f"{source.robot} (state {source.state_map.slots.size}, action {source.action_map.slots.size})"
+        for source in sources
+    )
+    raise ConfigError(
+        f"{path} was trained for {known}; Meta-World gives a state of {STATE_DIM} or {ENVIRONMENT_STATE_DIM} numbers "
+        f"and takes an action of {ACTION_DIM}: evaluate a policy that was trained on Meta-World"
+    )
+
+
+def camera_of(path: str, source: SourceRecord, image_size: int, name: str | None = None) -> CameraConfig:
+    """The camera that the policy looks through, found by its key unless the user names one."""
+    keys = [key for key in source.cameras if key is not None]
+    if len(keys) > 1:
+        raise ConfigError(f"{path} looks through {', '.join(keys)}; Meta-World's rollouts have one camera")
+    if not keys or name is not None:
+        return CameraConfig(name or CameraConfig.name, image_size)
+    try:
+        return CameraConfig(keys[0].rpartition(".")[2], image_size)
+    except ConfigError as error:
+        raise ConfigError(f"{path} looks through {keys[0]!r}: {error}; name one with --env.camera") from error

@@ -28,7 +28,7 @@ def record_dataset(
     for episode, length in enumerate(lengths):
         state = generator.normal(size=size)
         for _ in range(length):
-            action = generator.normal(size=size)
+            action = 0.3 * generator.normal(size=size) - 0.5 * state
             frame = {"observation.state": state.astype("f4"), "action": action.astype("f4")}
             if pixels:
                 frame[CAMERA] = generator.integers(0, 255, (pixels, pixels, 3)).astype("u1")

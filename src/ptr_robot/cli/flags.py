@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from ptr_robot.errors import ConfigError, did_you_mean, require
+from ptr_robot.errors import ConfigError, PTRError, did_you_mean, require
 
 Config = TypeVar("Config")
 BOOLEANS = ("true", "false", "True", "False")
@@ -53,7 +53,7 @@ def parse_flags(config_class: type[Config], arguments: Sequence[str], positional
             raise
         raise ConfigError(_last_line(complaint.getvalue())) from None
     except draccus.ParsingError as error:
-        raise ConfigError(_last_line(str(error))) from error
+        raise _own_error(error) or ConfigError(_last_line(str(error))) from error
     return parsed
 
 
@@ -101,6 +101,13 @@ def _name_positionals(arguments: list[str], positional: Sequence[str], switches:
             raise ConfigError(f"unexpected word {word!r}; flags are written --name=value")
         position += 1
     return named
+
+
+def _own_error(error: BaseException | None) -> PTRError | None:
+    """What a config class said of its values, which draccus wraps in a message of its own."""
+    while error is not None and not isinstance(error, PTRError):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def _last_line(text: str) -> str:

@@ -61,15 +61,12 @@ class DatasetConfig(SourceConfig):
     # Leave unusable episodes out and go on.
     skip_bad_episodes: bool = False
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def data_config(self, policy: PolicyConfig) -> DataConfig:
+        """The same data, cut to the policy's chunks and image size."""
         if bool(self.repo_id) == bool(self.sources):
             raise ConfigError(
                 "give the data as --dataset.repo_id=FOLDER_OR_HUB_ID or, in a --config_path file, as dataset.sources"
             )
-
-    def data_config(self, policy: PolicyConfig) -> DataConfig:
-        """The same data, cut to the policy's chunks and image size."""
         names = [entry.name for entry in dataclasses.fields(SourceConfig)]
         single = SourceConfig(**{name: getattr(self, name) for name in names}) if self.repo_id else None
         return DataConfig(
@@ -161,7 +158,7 @@ class WandbConfig:
 class TrainConfig:
     """Post-train a policy: ptr train --dataset.repo_id=FOLDER --policy.preset=tiny --method=ptr."""
 
-    dataset: DatasetConfig
+    dataset: DatasetConfig = field(default_factory=DatasetConfig)
     policy: PolicyChoice = field(default_factory=PolicyChoice)
     # ptr (or paper), small-data, sft-belief or sft.
     method: str = "ptr"

@@ -87,9 +87,9 @@ class Trainer:
         self.accelerator = accelerator
         self.optimiser = Optimiser(plan, parts.module, accelerator)
         self.ledger = EpisodeLedger(parts.loader.dataset, accelerator.device)
-        self.state = TrainingState(self.optimiser, parts.loader, self.ledger)
+        self.window = MetricWindow(accelerator.device)
+        self.state = TrainingState(self.optimiser, parts.loader, self.ledger, self.window)
         self.trained = TrainedPolicy(parts.policy, parts.module.ptr.belief, parts.sources)
-        self.window = MetricWindow()
         self.steps_done = 0
         self.saved: Path | None = None
 

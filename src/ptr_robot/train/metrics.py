@@ -12,7 +12,6 @@ from ptr_robot.method.ptr import PTR
 from ptr_robot.train.optimisation import StepResult
 
 LOSSES = (
-    "loss",
     "action_loss",
     "identification_loss",
     "ranking_loss",
@@ -25,13 +24,15 @@ LOSSES = (
 class MetricWindow:
     """Adds up what happens between two records, without waiting for the device."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device | str = "cpu") -> None:
+        self._device = device
         self.start()
 
     def start(self) -> None:
         """Forget what was recorded."""
-        self._sums: Tensor | None = None
+        self._sums = torch.zeros(len(LOSSES) + 1, device=self._device)
         self._steps = 0
+        self._timed_steps = 0
         self._waited = 0.0
         self._started = time.perf_counter()
 
@@ -39,21 +40,37 @@ class MetricWindow:
         """Count one step and the seconds it waited for its data."""
         values = torch.stack([torch.stack([_loss(output, name) for name in LOSSES]) for output in result.outputs])
         step = torch.cat([values.mean(dim=0), result.gradient_norm.detach().float().reshape(1)])
-        self._sums = step if self._sums is None else self._sums + step
+        self._sums = self._sums + step
         self._steps += 1
+        self._timed_steps += 1
         self._waited += seconds_waited
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The sums, so that a record whose steps lie on both sides of an interruption is what it would have been."""
+        return {"metric_sums": self._sums, "metric_steps": torch.tensor(self._steps)}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Take the sums back; the time that passed is not among them."""
+        self._sums, self._steps = state["metric_sums"].to(self._device), int(state["metric_steps"])
 
     def record(self, ptr: PTR, result: StepResult) -> dict[str, float]:
         """The means, the rate and the diagnostics of ``result``; every rank must ask at the same time."""
-        if self._sums is None:
-            return {}
         elapsed = time.perf_counter() - self._started
         means = (self._sums / self._steps).tolist()
         record = dict(zip((*LOSSES, "gradient_norm"), means, strict=True))
+        record = {"loss": total_loss(record, ptr), **record}
         record |= diagnose(ptr, result.outputs[-1], result.samples[-1]).scalars()
-        record |= {"steps_per_second": self._steps / elapsed, "data_wait_share": self._waited / elapsed}
+        record |= {"steps_per_second": self._timed_steps / elapsed, "data_wait_share": self._waited / elapsed}
         self.start()
         return record
+
+
+def total_loss(record: dict[str, float], ptr: PTR) -> float:
+    """The global objective; a rank's own ``PTROutput.loss`` is scaled for the averaging of gradients."""
+    scorer = ptr.config.scorer
+    terms = scorer.identification_weight * record["identification_loss"]
+    terms += scorer.ranking_weight * record["ranking_loss"]
+    return record["action_loss"] + terms + record["tokenizer_loss"]
 
 
 def _loss(output: object, name: str) -> Tensor:

@@ -43,19 +43,32 @@ def segment_targets(ptr: PTR, batch: SegmentBatch) -> Tensor:  # (B, T, Dy)
         return batch.states.new_zeros(batch.batch_size, batch.num_chunks, ptr.widths.target)
     if ptr.target_encoder is None:
         return ptr.make_targets(batch.future_states, batch.states)
-    if ptr.config.targets.kind == "future":
-        return ptr.make_targets(encode_frames(ptr, take_frames(batch.frames, batch.future_frame), batch.view_mask))
-    # Neighbouring chunks share frames: each is encoded once, and looked up for both.
-    features = encode_frames(ptr, batch.frames, batch.view_mask)  # (B, F, Dy)
-    after, before = (take_frames(features, index) for index in (batch.future_frame, batch.current_frame))
-    return ptr.make_targets(after, before)
+    features = encode_needed(ptr, batch)  # (B, F, Dy)
+    return ptr.make_targets(take_frames(features, batch.future_frame), take_frames(features, batch.current_frame))
 
 
-def encode_frames(ptr: PTR, frames: Tensor, view_mask: Tensor) -> Tensor:  # (B, F, V, 3, H, W), (B, V) -> (B, F, Dy)
+def encode_needed(ptr: PTR, batch: SegmentBatch) -> Tensor:  # (B, F, Dy)
+    """Each frame that a target is made of, encoded once; zero for the others.
+
+    Neighbouring chunks share frames, and the paper's targets do not look at the present.
+    """
+    needed = torch.zeros(batch.frames.shape[:2], dtype=torch.bool, device=batch.frames.device)  # (B, F)
+    segments, chunks = batch.has_target.nonzero(as_tuple=True)
+    needed[segments, batch.future_frame[segments, chunks]] = True
+    if ptr.config.targets.kind == "change":
+        needed[segments, batch.current_frame[segments, chunks]] = True
+    features = torch.zeros(*needed.shape, ptr.widths.target, device=needed.device)
+    if len(segments):
+        rows = needed.nonzero(as_tuple=True)[0]
+        features[needed] = encode_frames(ptr, batch.frames[needed], batch.view_mask[rows])
+    return features
+
+
+def encode_frames(ptr: PTR, frames: Tensor, view_mask: Tensor) -> Tensor:  # (n, V, 3, H, W), (n, V) -> (n, Dy)
     """The mean over the views that a source has; black stand-ins for missing views do not count."""
-    features = ptr.encode(frames.unsqueeze(3))  # (B, F, V, Dy): each view as if it were alone
-    shares = view_mask / view_mask.sum(dim=1, keepdim=True).clamp_min(1)  # (B, V)
-    return (features * shares[:, None, :, None]).sum(dim=2)
+    features = ptr.encode(frames.unsqueeze(2))  # (n, V, Dy): each view as if it were alone
+    shares = view_mask / view_mask.sum(dim=1, keepdim=True).clamp_min(1)  # (n, V)
+    return (features * shares.unsqueeze(2)).sum(dim=1)
 
 
 def take_frames(values: Tensor, index: Tensor) -> Tensor:  # (B, F, ...), (B, T) -> (B, T, ...)

@@ -13,12 +13,13 @@ from ptr_robot.data.loader import SegmentLoader
 from ptr_robot.errors import DataError, require
 from ptr_robot.policy.save import load_weights
 from ptr_robot.train.episodes import EpisodeLedger
+from ptr_robot.train.metrics import MetricWindow
 from ptr_robot.train.optimisation import Optimiser
 
 STATE_FILE = "state.json"
 OPTIMISER_FILE = "optimizer_state.safetensors"
 PTR_FILE = "ptr_state.safetensors"
-EPISODES_FILE = "episode_sums.safetensors"
+SUMS_FILE = "sums.safetensors"
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class TrainingState:
     optimiser: Optimiser
     loader: SegmentLoader
     ledger: EpisodeLedger
+    window: MetricWindow
 
     def write(self, folder: Path, step: int, episode_totals: Tensor) -> None:
         """Fill a folder that is not in its place yet."""
@@ -35,7 +37,7 @@ class TrainingState:
         optimiser = self.optimiser
         save_tensors(adam_tensors(optimiser), folder / OPTIMISER_FILE)
         save_tensors(optimiser.module.ptr.state_dict(), folder / PTR_FILE)
-        save_tensors({"totals": episode_totals}, folder / EPISODES_FILE)
+        save_tensors({"episode_totals": episode_totals, **self.window.state_dict()}, folder / SUMS_FILE)
         record = {"step": step, "scheduler": optimiser.schedule.state_dict(), "loader": self.loader.state_dict()}
         (folder / STATE_FILE).write_text(json.dumps(record, indent=2) + "\n")
 
@@ -44,10 +46,11 @@ class TrainingState:
         record = read_state(folder)
         load_weights(self.optimiser.module.ptr, folder / PTR_FILE)
         load_adam(self.optimiser, read_tensors(folder / OPTIMISER_FILE), folder / OPTIMISER_FILE)
-        self.optimiser.schedule.load_state_dict(record["scheduler"])
+        load_schedule(self.optimiser, record["scheduler"])
         self.loader.load_state_dict(record["loader"])
-        totals = read_tensors(folder / EPISODES_FILE)["totals"]
-        self.ledger.restore(totals, is_main=self.optimiser.accelerator.is_main_process)
+        sums = read_tensors(folder / SUMS_FILE)
+        self.ledger.restore(sums["episode_totals"], is_main=self.optimiser.accelerator.is_main_process)
+        self.window.load_state_dict(sums)
         return int(record["step"])
 
 
@@ -83,6 +86,13 @@ def load_adam(optimiser: Optimiser, tensors: dict[str, Tensor], file: Path) -> N
             )
         state.setdefault(numbers[name], {})[quantity] = value
     optimiser.adam.load_state_dict({"state": state, "param_groups": optimiser.adam.state_dict()["param_groups"]})
+
+
+def load_schedule(optimiser: Optimiser, state: dict[str, Any]) -> None:
+    """Take the schedule back, and with it the learning rate of the next step."""
+    optimiser.schedule.load_state_dict(state)
+    for group, rate in zip(optimiser.adam.param_groups, optimiser.schedule.get_last_lr(), strict=True):
+        group["lr"] = rate
 
 
 def save_tensors(tensors: dict[str, Tensor], file: Path) -> None:

@@ -1,0 +1,279 @@
+"""What PTR costs in training, as ratios in one run.
+
+    python benchmarks/train.py
+
+On the preset `tiny` (64-pixel images, T = 4 chunks of L = 16 actions, 16 segments a step): the time of a step of PTR
+and of SFT+Belief against plain SFT, steps taken in turn so that a busy machine slows all alike; where the time of a
+step goes; peak memory of a process that trains each; two processes against one on the same global batch. On the preset
+`being-h05`: the floating-point operations (matrix products, convolutions, attention) of one training step, forward and
+backward, as torch counts them. Everything is counted: both towers, the trunk with its recomputed activations, the
+heads, the belief tokenizer, the scorer and its candidates.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.profiler import ProfilerActivity, profile, record_function
+from torch.utils.flop_counter import FlopCounterMode
+
+from ptr_robot.data.batch import SegmentBatch
+from ptr_robot.method import PTR, ChunkForward, EMATargetEncoder, Samples
+from ptr_robot.policy.observation import ActionChunk, Observation
+from ptr_robot.policy.presets import preset
+from ptr_robot.policy.vla import MixturePolicy
+from ptr_robot.train.build import build_parts
+from ptr_robot.train.config import DatasetConfig, PolicyChoice, TrainConfig, method_config, resolve
+from ptr_robot.train.loop import make_accelerator
+from ptr_robot.train.optimisation import Optimiser
+
+METHODS = ("sft", "sft-belief", "ptr", "small-data")
+BATCH, CHUNKS, LENGTH, PIXELS = 16, 4, 16, 64
+
+
+def record(root: Path, num_episodes: int = 4, length: int = 100) -> Path:
+    """A dataset of random motion and random pictures: the cost does not depend on what they show."""
+    from lerobot.datasets.lerobot_dataset import LeRobotDataset
+
+    vector = {"dtype": "float32", "shape": (4,), "names": None}
+    picture = {"dtype": "image", "shape": (PIXELS, PIXELS, 3), "names": ["height", "width", "channels"]}
+    features = {"observation.state": vector, "action": vector, "observation.images.top": picture}
+    dataset = LeRobotDataset.create("owner/set", fps=10, features=features, root=root, robot_type="metaworld")
+    generator = np.random.default_rng(0)
+    for _ in range(num_episodes):
+        for _ in range(length):
+            state, action = generator.normal(size=(2, 4)).astype("f4")
+            image = generator.integers(0, 255, (PIXELS, PIXELS, 3)).astype("u1")
+            frame = {"observation.state": state, "action": action, "observation.images.top": image}
+            dataset.add_frame(frame | {"task": "push the puck to the goal"})
+        dataset.save_episode()
+    dataset.finalize()
+    return root
+
+
+def settings(root: Path, method: str) -> TrainConfig:
+    """One run of the benchmark; the weights' warm-up is over from the start."""
+    ptr = method_config(method, steps=1000, log_freq=100)
+    return TrainConfig(
+        dataset=DatasetConfig(repo_id=str(root), num_chunks=CHUNKS, cache_dir=str(root.parent / "cache")),
+        policy=PolicyChoice(preset="tiny", chunk_length=LENGTH, device="cpu"),
+        method=method,
+        ptr=dataclasses.replace(ptr, weights=dataclasses.replace(ptr.weights, warmup_steps=0)),
+        steps=1000,
+        batch_size=BATCH,
+        num_workers=0,
+    )
+
+
+def make_optimiser(config: TrainConfig) -> tuple[Optimiser, SegmentBatch]:
+    plan = resolve(config, datetime.now())
+    parts = build_parts(plan)
+    return Optimiser(plan, parts.module, make_accelerator(config)), next(iter(parts.loader))
+
+
+def step_times(root: Path, rounds: int) -> None:
+    """Processor seconds and wall seconds of a step, in turn over methods."""
+    runs = {method: make_optimiser(settings(root, method)) for method in METHODS}
+    times: dict[str, list[tuple[float, float]]] = {method: [] for method in METHODS}
+    for number in range(rounds + 2):
+        for method, (optimiser, batch) in runs.items():
+            started = time.process_time(), time.perf_counter()
+            optimiser.step([batch], number)
+            times[method].append((time.process_time() - started[0], time.perf_counter() - started[1]))
+    medians = {m: [statistics.median(pair[kind] for pair in times[m][2:]) for kind in (0, 1)] for m in METHODS}
+    print(f"step of `tiny`, batch {BATCH} x {CHUNKS} chunks, {torch.get_num_threads()} threads, median of {rounds}")
+    for method, (processor, wall) in medians.items():
+        ratios = processor / medians["sft"][0], wall / medians["sft"][1]
+        print(f"  {method:11s} processor {processor:.3f} s = {ratios[0]:.2f}x", end="")
+        print(f"   wall {wall:.3f} s = {ratios[1]:.2f}x SFT", flush=True)
+    breakdown(*runs["ptr"])
+
+
+def breakdown(optimiser: Optimiser, batch: SegmentBatch) -> None:
+    """Where a step of PTR goes; the backward pass is what the parts leave of the whole."""
+    module = optimiser.module
+    places = {
+        "target encoder": module.ptr.target_encoder,
+        "policy, forward": module.policy,
+        "belief tokenizer": module.ptr.belief,
+        "scorer": module.ptr.scorer,
+        "candidate pool": module.ptr.pool,
+    }
+    for name, part in places.items():
+        _measured(part, name)
+    module.policy.forward_chunk = _named(module.policy.forward_chunk, "policy, forward")
+    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+        started = time.perf_counter()
+        optimiser.step([batch], 100)
+        total = time.perf_counter() - started
+    spent = {event.key: event.cpu_time_total / 1e6 for event in profiler.key_averages() if event.key in places}
+    optimiser_time = sum(e.cpu_time_total / 1e6 for e in profiler.key_averages() if e.key.startswith("Optimizer.step"))
+    print("where a step of PTR goes")
+    for name, seconds in spent.items():
+        print(f"  {name:17s} {seconds / total:5.1%}")
+    print(f"  {'AdamW':17s} {optimiser_time / total:5.1%}")
+    rest = total - sum(spent.values()) - optimiser_time
+    print(f"  {'backward and rest':17s} {rest / total:5.1%}", flush=True)
+
+
+def _named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def measured(*arguments: Any, **named: Any) -> Any:
+        with record_function(name):
+            return function(*arguments, **named)
+
+    return measured
+
+
+def _measured(part: torch.nn.Module, name: str) -> None:
+    part.forward = _named(part.forward, name)
+
+
+MEMORY = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from train import make_optimiser, settings
+optimiser, batch = make_optimiser(settings(Path(sys.argv[2]), sys.argv[3]))
+for number in range(3):
+    optimiser.step([batch], number)
+print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
+"""
+
+
+def memory(root: Path) -> None:
+    """Peak resident memory of a process that takes three steps."""
+    print("peak memory of a process")
+    peaks = {}
+    for method in ("sft", "ptr"):
+        arguments = [sys.executable, "-c", MEMORY, str(Path(__file__).parent), str(root), method]
+        run = subprocess.run(arguments, capture_output=True, text=True, check=True)
+        peaks[method] = int(run.stdout.split()[-1]) / 1024
+        print(f"  {method:4s} {peaks[method]:.0f} MiB = {peaks[method] / peaks['sft']:.2f}x SFT", flush=True)
+
+
+def two_processes(root: Path, folder: Path, steps: int) -> None:
+    """Steps a second of one process with batch 2B and of two with batch B, one thread each."""
+    print(f"two processes against one, same global batch of {BATCH}, one thread each, method ptr")
+    rates = {}
+    for processes in (1, 2):
+        run = folder / f"run_{processes}"
+        flags = [f"--dataset.repo_id={root}", f"--dataset.cache_dir={root.parent / 'cache'}", "--policy.device=cpu"]
+        flags += [f"--output_dir={run}", f"--batch_size={BATCH // processes}", f"--steps={steps}", "--num_workers=0"]
+        flags += [f"--log_freq={steps // 2}", f"--save_freq={steps}", "--policy.preset=tiny"]
+        command = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={processes}", "--standalone"]
+        command += ["-m", "ptr_robot.cli.main", "train", *flags]
+        subprocess.run(command, check=True, capture_output=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+        from ptr_robot.train.records import read_records
+
+        rates[processes] = read_records(run)[-1]["steps_per_second"]
+        print(f"  {processes}: {rates[processes]:.2f} steps/s = {rates[processes] / rates[1]:.2f}x", flush=True)
+
+
+def count_operations(name: str, batch_size: int = 8, views: int = 2) -> None:
+    """FLOPs of one forward and backward pass.
+
+    The policy and the target encoder run on the meta device. PTR itself looks at values, so it runs for real on random
+    features of the right widths. The byte tokenizer stands in for Qwen's, which is not part of the package.
+    """
+    config = preset(name)
+    config = dataclasses.replace(config, language=dataclasses.replace(config.language, tokenizer="bytes"))
+    with torch.device("meta"):
+        policy = MixturePolicy(config).train()
+    plain = policy_operations(policy, batch_size * CHUNKS, views, with_features=False)
+    print(f"  sft  {plain / 1e12:.1f} TFLOP")
+    with_belief = CHUNKS * policy_operations(policy, batch_size, views, with_features=True)
+    encoder = encoder_operations(policy, batch_size * CHUNKS * views)
+    heads = ptr_operations(policy, batch_size)
+    total = with_belief + encoder + heads
+    parts = {"policy with belief": with_belief, "target encoder": encoder, "tokenizer and scorer": heads}
+    shares = ", ".join(f"{part} {count / plain:.4f}" for part, count in parts.items())
+    print(f"  ptr  {total / 1e12:.1f} TFLOP = {total / plain:.3f}x SFT ({shares})", flush=True)
+
+
+def policy_operations(policy: MixturePolicy, count: int, views: int, *, with_features: bool) -> int:
+    """One pass over ``count`` chunks; with features, every path is taken that the scorer's loss takes."""
+    size = policy.config.vision.image_size
+    with torch.device("meta"):
+        flags = torch.ones(count, 200, dtype=torch.bool)
+        images = torch.zeros(count, views, 3, size, size, dtype=torch.uint8)
+        view_mask = torch.ones(count, views, dtype=torch.bool)
+        text = ("put the bottle into the box on the left side of the table",) * count
+        observation = Observation(images, view_mask, torch.zeros(count, 200), flags, flags, text)
+        length = policy.config.chunk_length
+        chunk = ActionChunk(torch.zeros(count, length, 200), torch.ones(count, length, dtype=torch.bool))
+        belief = torch.zeros(count, policy.config.num_belief_tokens, policy.sizes.action_dim) if with_features else None
+    with FlopCounterMode(display=False) as counter:
+        forward = policy.forward_chunk(observation, chunk, belief, generator=torch.Generator())
+        loss = forward.action_losses.sum()
+        if with_features:
+            loss = loss + forward.contexts.sum() + forward.action_tokens.sum() + forward.action_states.sum()
+        loss.backward()
+    return counter.get_total_flops()
+
+
+def encoder_operations(policy: MixturePolicy, num_images: int) -> int:
+    """The cut copy of the tower over one future frame a chunk and view."""
+    size = policy.config.vision.image_size
+    encoder = EMATargetEncoder(policy.vision_tower, num_prefix_tokens=policy.num_prefix_tokens)
+    with FlopCounterMode(display=False) as counter:
+        encoder(torch.zeros(num_images, 1, 3, size, size, dtype=torch.uint8, device="meta"))
+    return counter.get_total_flops()
+
+
+def ptr_operations(policy: MixturePolicy, batch_size: int) -> int:
+    """Tokenizer, scorer, candidates with a full queue, and their backward pass."""
+    sizes, count = policy.sizes, batch_size * CHUNKS
+    width = policy.vision.tower.width
+    ptr = PTR(
+        context_dim=sizes.context_dim,
+        action_dim=sizes.action_dim,
+        target_dim=width,
+        action_state_dim=sizes.action_state_dim,
+    )
+    samples = Samples(torch.randn(count, width), torch.ones(count, dtype=torch.bool), torch.arange(count))
+
+    def step(_index: int, _belief: torch.Tensor | None) -> ChunkForward:
+        rows = torch.randn(batch_size, requires_grad=True), torch.randn(batch_size, sizes.context_dim)
+        tokens = torch.randn(batch_size, sizes.chunk_length, sizes.action_dim, requires_grad=True)
+        states = torch.randn(batch_size, sizes.chunk_length, sizes.action_state_dim, requires_grad=True)
+        return ChunkForward(rows[0], rows[1].requires_grad_(), tokens, states)
+
+    while not ptr.pool.queue.filled.all():
+        ptr.segment(step, samples, num_chunks=CHUNKS)
+        ptr.update()
+        samples = dataclasses.replace(samples, sample_ids=samples.sample_ids + count)
+    with FlopCounterMode(display=False) as counter:
+        ptr.segment(step, samples, num_chunks=CHUNKS).loss.backward()
+    return counter.get_total_flops()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=15, help="steps of each method that are timed")
+    parser.add_argument("--skip_processes", action="store_true", help="leave out two processes against one")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        root = record(Path(folder) / "set")
+        step_times(root, options.rounds)
+        memory(root)
+        if not options.skip_processes:
+            two_processes(root, Path(folder), steps=20)
+    print("operations of one step of `being-h05`: batch 8 x 4 chunks, 2 views of 224 pixels")
+    count_operations("being-h05")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+"""Bad input: one clear line each, and nothing half-written."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+
+from ptr_robot.cli.main import run as run_command
+from ptr_robot.data.cache import only_one_process
+from ptr_robot.errors import ConfigError, DataError, NonFiniteError
+from ptr_robot.train import optimisation
+from ptr_robot.train.checkpoint import latest_checkpoint
+from ptr_robot.train.config import PolicyChoice
+from ptr_robot.train.loop import train
+
+from . import worker
+from .datasets import record_dataset
+
+
+@contextlib.contextmanager
+def refused(kind, match):
+    """An error of one line."""
+    with pytest.raises(kind, match=match) as caught:
+        yield
+    assert "\n" not in str(caught.value)
+
+
+def test_a_preset_that_does_not_exist(settings):
+    config = settings(policy=PolicyChoice(preset="tinny"))
+    with refused(ConfigError, "no policy preset 'tinny'; did you mean 'tiny'"):
+        train(config)
+    assert not Path(config.output_dir).exists()
+
+
+def test_a_method_that_does_not_exist(state_data):
+    with refused(ConfigError, "no method 'ptrr'; did you mean 'ptr'"):
+        run_command(["train", f"--dataset.repo_id={state_data}", "--method=ptrr"])
+
+
+def test_a_flag_that_does_not_exist(state_data):
+    with refused(ConfigError, "no flag --ptr.weights.alfa; did you mean 'ptr.weights.alpha'"):
+        run_command(["train", f"--dataset.repo_id={state_data}", "--ptr.weights.alfa=1"])
+
+
+def test_no_data():
+    with refused(ConfigError, r"--dataset\.repo_id"):
+        run_command(["train", "--method=sft"])
+
+
+def test_a_missing_dataset(settings, tmp_path):
+    config = settings()
+    config = dataclasses.replace(config, dataset=dataclasses.replace(config.dataset, repo_id=str(tmp_path / "none")))
+    with refused(DataError, "none"):
+        train(config)
+    assert not Path(config.output_dir).exists()
+
+
+def test_images_wanted_from_state_only_data(settings):
+    config = settings(policy=PolicyChoice(preset="tiny", chunk_length=4, device="cpu"))
+    with refused(ConfigError, "no camera; use a state-only preset"):
+        train(config)
+
+
+@pytest.fixture(scope="module")
+def trained(state_data, tmp_path_factory) -> Path:
+    """A short run's last checkpoint."""
+    run = tmp_path_factory.mktemp("trained") / "run"
+    flags = f"--dataset.repo_id={state_data} --dataset.num_chunks=2 --dataset.cache_dir={state_data.parent / 'cache'}"
+    flags += " --policy.preset=tiny-state --policy.chunk_length=4 --policy.device=cpu"
+    flags += f" --steps=1 --batch_size=4 --num_workers=0 --output_dir={run}"
+    assert run_command(["train", *flags.split()]) == 0
+    return run / "checkpoints" / "last"
+
+
+def test_a_checkpoint_of_another_robot(settings, trained, tmp_path):
+    other = record_dataset(tmp_path / "fr3", lengths=(8, 9), robot="fr3", size=13)
+    config = settings(policy=PolicyChoice(path=str(trained), device="cpu"), batch_size=2)
+    config = dataclasses.replace(config, dataset=dataclasses.replace(config.dataset, repo_id=str(other)))
+    with refused(ConfigError, "was trained for the robot 'metaworld'"):
+        train(config)
+    allowed = dataclasses.replace(config, policy=dataclasses.replace(config.policy, allow_other_robot=True), steps=1)
+    assert train(allowed).steps_done == 1
+
+
+def test_a_checkpoint_of_another_shape(settings, trained):
+    config = settings(policy=PolicyChoice(path=str(trained), device="cpu"))
+    belief = dataclasses.replace(config.ptr.belief, num_tokens=7)
+    with refused(ConfigError, "num_tokens is 7 and the policy takes 4"):
+        train(dataclasses.replace(config, ptr=dataclasses.replace(config.ptr, belief=belief)))
+
+
+def test_a_resumed_run_of_another_shape(settings):
+    config = settings(steps=1)
+    train(config)
+    changed = dataclasses.replace(config, policy=dataclasses.replace(config.policy, head="diffusion"), resume=True)
+    with refused(DataError, r"model\.safetensors.*another configuration|this policy lacks|has shape"):
+        train(dataclasses.replace(changed, policy=dataclasses.replace(changed.policy, head="autoregressive")))
+
+
+def test_a_run_folder_that_exists(settings):
+    config = settings()
+    folder = Path(config.output_dir)
+    folder.mkdir()
+    (folder / "mine.txt").write_text("mine")
+    with refused(ConfigError, "exists already; choose another --output_dir"):
+        train(config)
+    assert [path.name for path in folder.iterdir()] == ["mine.txt"]
+
+
+def test_a_run_folder_in_use(settings):
+    config = settings(steps=1)
+    train(config)
+    folder = Path(config.output_dir)
+    with only_one_process(folder / "run"), refused(ConfigError, "in use by another training process"):
+        train(dataclasses.replace(config, resume=True, steps=2))
+
+
+def test_nothing_to_resume(tmp_path):
+    with refused(ConfigError, "holds no run to resume"):
+        run_command(["train", "--resume=true", f"--output_dir={tmp_path}"])
+
+
+def test_a_loss_that_is_not_finite(settings, monkeypatch):
+    """The step is named, and the last good checkpoint stays what it was."""
+    step = optimisation.Optimiser.step
+
+    def poisoned(self, batches, number):
+        if number == 4:
+            batches = [dataclasses.replace(batch, actions=batch.actions * torch.inf) for batch in batches]
+        return step(self, batches, number)
+
+    monkeypatch.setattr(optimisation.Optimiser, "step", poisoned)
+    config = settings()
+    with refused(NonFiniteError, "step 5: .*the last good checkpoint is .*000003"):
+        train(config)
+    assert latest_checkpoint(Path(config.output_dir)).name == "000003"
+
+
+def test_a_disk_that_fills_during_a_save(settings, processes, capfd):
+    config = settings(steps=2, save_freq=1)
+    run = Path(config.output_dir)
+    train(dataclasses.replace(config, steps=1))
+    weights = run / "checkpoints" / "000001" / "pretrained_model" / "model.safetensors"
+    before = weights.read_bytes()
+    resumed = dataclasses.replace(config, resume=True)
+    process = processes.Process(target=worker.train_with_small_disk, args=(resumed, len(before) // 2))
+    process.start()
+    process.join()
+    assert process.exitcode == 7
+    message = capfd.readouterr().err.strip().splitlines()[-1]
+    assert "the checkpoint of step 2 could not be saved" in message
+    assert "File too large" in message
+    assert str(run / "checkpoints" / "000001") in message
+    assert {path.name for path in (run / "checkpoints").iterdir()} == {"000001", "last"}
+    assert weights.read_bytes() == before

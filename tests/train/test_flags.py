@@ -1,0 +1,81 @@
+"""Settings come from the method's own, then the file, then the flags."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from datetime import datetime
+
+import pytest
+
+from ptr_robot.cli.train import read_flags
+from ptr_robot.errors import ConfigError
+from ptr_robot.method.config import PTRConfig
+from ptr_robot.policy.presets import preset
+from ptr_robot.train.config import resolve
+from ptr_robot.train.config_file import write_config
+
+
+def test_defaults_are_the_papers():
+    config, _ = read_flags(["--dataset.repo_id=data", "--policy.preset=being-h05"])
+    plan = resolve(config, datetime.now())
+    assert plan.ptr == PTRConfig()
+    assert (plan.steps, plan.batch_size, plan.learning_rate, plan.num_warmup_steps) == (60_000, 128, 1e-4, 2000)
+    optimiser = plan.config.optimizer
+    assert (optimiser.betas, optimiser.weight_decay, optimiser.grad_clip_norm) == ((0.9, 0.999), 0.01, 1.0)
+
+
+def test_a_flag_changes_the_method_and_leaves_the_rest_of_it():
+    config, _ = read_flags(["--dataset.repo_id=data", "--method=small-data", "--steps=600", "--ptr.weights.alpha=0.5"])
+    assert config.ptr.weights.alpha == 0.5
+    assert config.ptr.targets.kind == "change"
+    assert config.ptr.scorer.num_folds == 5
+    assert config.ptr.weights.warmup_steps == 30
+
+
+def test_file_over_method_and_flag_over_file(tmp_path):
+    file = tmp_path / "run.yaml"
+    file.write_text(
+        "method: small-data\ndataset: {sources: [{repo_id: a, weight: 1}, {repo_id: b, weight: 3}]}\n"
+        "ptr: {weights: {alpha: 0.5, beta: 2.0}}\n"
+    )
+    config, _ = read_flags([f"--config_path={file}", "--ptr.weights.beta=1.2"])
+    weights = config.ptr.weights
+    assert (weights.alpha, weights.beta, weights.fallback) == (0.5, 1.2, "mean")
+    data = config.dataset.data_config(preset("tiny"))
+    assert [(source.repo_id, source.weight) for source in data.sources] == [("a", 1), ("b", 3)]
+    assert (data.chunk_length, data.image_size) == (16, 64)
+
+
+def test_one_file_with_settings_for_another_method_is_refused(tmp_path):
+    file = tmp_path / "run.yaml"
+    file.write_text("method: small-data\ndataset: {repo_id: a}\nptr: {weights: {alpha: 0.5}}\n")
+    with pytest.raises(ConfigError, match="has ptr settings for the method 'small-data' and --method is 'sft'"):
+        read_flags([f"--config_path={file}", "--method=sft"])
+
+
+@pytest.mark.parametrize("how", ["folder", "config", "checkpoint"])
+def test_a_run_is_resumed_with_its_own_settings_wherever_it_lies(tmp_path, how):
+    config, _ = read_flags(["--dataset.repo_id=data", "--steps=50", "--ptr.weights.w_max=3", "--output_dir=elsewhere"])
+    run = tmp_path / "run"
+    checkpoint = run / "checkpoints" / "000040"
+    written = resolve(config, datetime.now()).config
+    write_config(written, run)
+    write_config(written, checkpoint / "pretrained_model")
+    (run / "checkpoints" / "last").symlink_to("000040")
+    flags = {
+        "folder": [f"--output_dir={run}"],
+        "config": ["--config_path", str(run / "train_config.json")],
+        "checkpoint": [f"--config_path={run}/checkpoints/last/pretrained_model/train_config.json"],
+    }[how]
+    resumed, place = read_flags(["--resume", *flags, "--steps=80"])
+    assert resumed == dataclasses.replace(written, resume=True, output_dir=str(run), steps=80)
+    assert place == (checkpoint if how == "checkpoint" else None)
+
+
+def test_settings_survive_their_file(tmp_path):
+    flags = ["--dataset.repo_id=data", "--dataset.episodes=[0,2]", "--optimizer.betas=[0.8,0.9]", "--output_dir=run"]
+    config = resolve(read_flags(flags)[0], datetime.now()).config
+    file = write_config(config, tmp_path)
+    assert json.loads(file.read_text())["dataset"]["episodes"] == [0, 2]
+    assert read_flags([f"--config_path={file}"])[0] == config

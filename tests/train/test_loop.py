@@ -1,0 +1,171 @@
+"""A run from flags to folder: what it writes, what it learns, and what comes back from its checkpoints."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow.parquet as parquet
+import pytest
+import torch
+from safetensors.torch import load_file
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from ptr_robot.cli.main import run as run_command
+from ptr_robot.method.config import PTRConfig
+from ptr_robot.policy.observation import Observation
+from ptr_robot.train.build import build_parts
+from ptr_robot.train.config import DatasetConfig, PolicyChoice, method_config, resolve
+from ptr_robot.train.episodes import EpisodeLedger
+from ptr_robot.train.loop import Trainer, endless, make_accelerator, train
+from ptr_robot.train.records import read_records
+from ptr_robot.train.trained import load_trained
+
+from .conftest import LENGTHS, STEPS
+
+
+@pytest.fixture(scope="module")
+def finished(state_data, tmp_path_factory) -> Path:
+    """A run by its command; not to be changed."""
+    run = tmp_path_factory.mktemp("finished") / "run"
+    cache = state_data.parent / "cache"
+    flags = f"--dataset.repo_id={state_data} --dataset.num_chunks=2 --dataset.cache_dir={cache} --method=small-data"
+    flags += " --policy.preset=tiny-state --policy.chunk_length=4 --policy.device=cpu --ptr.weights.warmup_steps=2"
+    flags += f" --steps={STEPS} --batch_size=4 --num_workers=0 --log_freq=2 --save_freq=4 --output_dir={run}"
+    assert run_command(["train", *flags.split()]) == 0
+    return run
+
+
+def test_the_folder_explains_itself(finished):
+    names = {path.name for path in finished.iterdir()}
+    assert names >= {"README.txt", "run.json", "train_config.json", "records.jsonl", "tensorboard", "checkpoints"}
+    assert {path.name for path in (finished / "checkpoints").iterdir()} == {"000004", "000006", "last"}
+    record = json.loads((finished / "run.json").read_text())
+    assert record["data"][0]["episodes"] == len(LENGTHS)
+    assert record["data"][0]["segments"] == sum(LENGTHS)
+    settings = json.loads((finished / "train_config.json").read_text())
+    assert settings["ptr"]["weights"]["warmup_steps"] == 2
+    assert settings["ptr"]["targets"]["kind"] == "change"  # the method's own, under the flag
+    assert "resume=true" in (finished / "README.txt").read_text()
+
+
+def test_records_are_the_same_in_both_places(finished):
+    records = read_records(finished)
+    assert [record["step"] for record in records] == [2, 4, 6]
+    assert all(math.isfinite(value) for record in records for value in record.values())
+    events = EventAccumulator(str(finished / "tensorboard"))
+    events.Reload()
+    shown = [(event.step, event.value) for event in events.Scalars("action_loss")]
+    assert shown == [(record["step"], pytest.approx(record["action_loss"])) for record in records]
+
+
+def test_learning_rate_follows_the_cosine(finished):
+    rates = [record["learning_rate"] for record in read_records(finished)]
+    expected = [1e-3 * 0.5 * (1 + math.cos(math.pi * step / STEPS)) for step in (2, 4, 6)]
+    assert rates == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_trained_policy_comes_back_with_its_data(finished, state_data):
+    trained = load_trained(finished / "checkpoints" / "last")
+    source = trained.source("metaworld")
+    assert source.name == str(state_data)
+    assert source.robot_record.action_slots == (0, 1, 2, 18)
+    assert set(source.tasks) == {"open the drawer", "push the puck"}
+    assert trained.belief is not None
+
+
+def test_a_loaded_policy_predicts_as_it_did(settings):
+    config = settings()
+    train(config)
+    plan = resolve(config, datetime.now())
+    parts = build_parts(plan)
+    observation = Observation.at_chunk(next(iter(parts.loader)), 0)
+    checkpoint = Path(config.output_dir) / "checkpoints" / "last"
+    trainer = Trainer(plan, parts, make_accelerator(config))
+    trainer.state.read(checkpoint / "training_state")
+    parts.policy.load_state_dict(load_file(checkpoint / "pretrained_model" / "model.safetensors"))
+    trained = load_trained(checkpoint)
+    predictor = trained.predictor()
+    for _ in range(2):
+        prediction = predictor.predict(observation, generator=torch.Generator().manual_seed(1))
+    module = parts.module.eval()
+    belief = module.ptr.initial_belief(observation.batch_size)
+    for _ in range(2):
+        direct = parts.policy.predict(observation, belief, generator=torch.Generator().manual_seed(1))
+        belief = module.ptr.belief(direct.action_states, direct.action_tokens).next_tokens
+    assert prediction.actions.equal(direct.actions)
+
+
+def test_the_loss_falls(settings):
+    config = settings(method="sft", steps=60, log_freq=20, save_freq=60, ptr=None)
+    train(config)
+    losses = [record["action_loss"] for record in read_records(Path(config.output_dir))]
+    assert losses[-1] < 0.9 * losses[0]
+
+
+@pytest.mark.parametrize("method", ["ptr", "sft-belief"])
+def test_images(settings, image_data, method):
+    config = settings(method=method, steps=2, save_freq=2)
+    dataset = DatasetConfig(repo_id=str(image_data), num_chunks=2, cache_dir=str(image_data.parent / "cache"))
+    policy = PolicyChoice(preset="tiny", chunk_length=4, image_size=32, device="cpu")
+    result = train(dataclasses.replace(config, dataset=dataset, policy=policy))
+    state = load_file(result.checkpoint / "training_state" / "ptr_state.safetensors")
+    assert any(name.startswith("target_encoder") for name in state) == (method == "ptr")
+
+
+def test_post_training_starts_from_the_checkpoint(settings, finished, tmp_path):
+    path = str(finished / "checkpoints" / "last" / "pretrained_model")
+    config = settings(policy=PolicyChoice(path=path, device="cpu"), method="sft", batch_size=4)
+    parts = build_parts(resolve(config, datetime.now()))
+    saved = load_file(Path(path) / "model.safetensors")
+    assert all(parameter.equal(saved[name]) for name, parameter in parts.policy.state_dict().items())
+
+
+def test_micro_batches_equal_one_batch(settings, tmp_path):
+    """With weights of one, twice four segments are eight segments."""
+    config = settings(method="sft", steps=3)
+    config = dataclasses.replace(config, policy=dataclasses.replace(config.policy, head="autoregressive"))
+    models = []
+    for name, batch_size, micro_batches in (("whole", 8, 1), ("parts", 4, 2)):
+        folder = str(tmp_path / name)
+        changes = {"output_dir": folder, "batch_size": batch_size, "gradient_accumulation_steps": micro_batches}
+        result = train(dataclasses.replace(config, **changes))
+        models.append(load_file(result.checkpoint / "pretrained_model" / "model.safetensors"))
+    for name, tensor in models[0].items():
+        torch.testing.assert_close(tensor, models[1][name], rtol=1e-3, atol=1e-4)
+
+
+def test_episode_means_are_those_of_a_plain_loop(settings):
+    config = settings()
+    plan = resolve(config, datetime.now())
+    parts = build_parts(plan)
+    ledger = EpisodeLedger(parts.loader.dataset)
+    trainer = Trainer(plan, parts, make_accelerator(config))
+    seen: dict[int, list[tuple[float, float, bool]]] = {}
+    batches = endless(parts.loader)
+    for number in range(4):
+        result = trainer.optimiser.step([next(batches)], number)
+        output, samples = result.outputs[0], result.samples[0]
+        ledger.add(output, samples)
+        for row, episode in enumerate(samples.episode_ids.tolist()):
+            if not samples.is_padding[row]:
+                entry = output.scores[row].item(), output.weights[row].item(), output.is_scored[row].item()
+                seen.setdefault(episode, []).append(entry)
+    file = Path(config.output_dir) / "scores.parquet"
+    ledger.write(ledger.totals(), file)
+    for row in parquet.read_table(file).to_pylist():
+        entries = seen.get(row["episode_index"], [])
+        scores = [score for score, _, is_scored in entries if is_scored]
+        assert row["num_samples"] == len(entries)
+        assert row["num_scored"] == len(scores)
+        if scores:
+            assert row["mean_score"] == pytest.approx(sum(scores) / len(scores))
+            assert row["mean_weight"] == pytest.approx(sum(weight for _, weight, _ in entries) / len(entries))
+
+
+def test_scaled_settings_are_the_papers_at_the_papers_length():
+    assert method_config("ptr", steps=60_000, log_freq=100) == PTRConfig()
+    assert method_config("ptr", steps=600, log_freq=10).weights.warmup_steps == 30

@@ -1,0 +1,107 @@
+"""A run that is ended by a signal and resumed is, bit for bit, the run that was not."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from ptr_robot.errors import ConfigError
+from ptr_robot.train.checkpoint import latest_checkpoint
+from ptr_robot.train.loop import train
+from ptr_robot.train.records import read_records
+
+from . import worker
+from .conftest import STEPS
+
+TIMES = {"steps_per_second", "data_wait_share"}
+
+
+@pytest.fixture(scope="module")
+def whole_run(state_data, tmp_path_factory):
+    """The uninterrupted runs by method, made when first asked for."""
+    made: dict[str, Path] = {}
+
+    def get(method: str, config) -> Path:
+        if method not in made:
+            folder = tmp_path_factory.mktemp("whole") / "run"
+            train(dataclasses.replace(config, output_dir=str(folder)))
+            made[method] = folder
+        return made[method]
+
+    return get
+
+
+def assert_same_run(run: Path, other: Path) -> None:
+    last, other_last = latest_checkpoint(run), latest_checkpoint(other)
+    assert last.name == other_last.name == f"{STEPS:06d}"
+    files = sorted(path.relative_to(last) for path in last.rglob("*.safetensors"))
+    assert len(files) >= 4
+    for file in files:
+        tensors, expected = load_file(last / file), load_file(other_last / file)
+        assert tensors.keys() == expected.keys()
+        for name, tensor in tensors.items():
+            place = f"{file}: {name}"
+            torch.testing.assert_close(tensor, expected[name], rtol=0, atol=0, equal_nan=True, msg=place)
+    records, expected_records = (
+        [{name: value for name, value in record.items() if name not in TIMES} for record in read_records(folder)]
+        for folder in (run, other)
+    )
+    assert records == expected_records
+    assert (run / "episode_scores.parquet").read_bytes() == (other / "episode_scores.parquet").read_bytes()
+
+
+def end_by(number: signal.Signals, config, processes, after_steps: int) -> int:
+    process = processes.Process(target=worker.train_and_signal_self, args=(config, after_steps, number))
+    process.start()
+    process.join()
+    return process.exitcode
+
+
+@pytest.mark.parametrize("method", ["ptr", "sft"])
+def test_sigterm_finishes_the_step_saves_and_resumes(settings, processes, whole_run, method):
+    config = settings(method=method)
+    run = Path(config.output_dir)
+    assert end_by(signal.SIGTERM, config, processes, after_steps=3) == 128 + signal.SIGTERM
+    assert latest_checkpoint(run).name == "000004"
+    train(dataclasses.replace(config, resume=True))
+    assert_same_run(run, whole_run(method, config))
+
+
+def test_ctrl_c_saves(settings, processes):
+    config = settings()
+    assert end_by(signal.SIGINT, config, processes, after_steps=1) == 130
+    assert latest_checkpoint(Path(config.output_dir)).name == "000002"
+
+
+def test_sigkill_resumes_from_the_last_checkpoint(settings, processes, whole_run):
+    config = settings()
+    run = Path(config.output_dir)
+    assert end_by(signal.SIGKILL, config, processes, after_steps=4) == -signal.SIGKILL
+    assert latest_checkpoint(run).name == "000003"
+    assert [record["step"] for record in read_records(run)] == [2, 4]
+    train(dataclasses.replace(config, resume=True))
+    assert_same_run(run, whole_run("ptr", config))
+    assert (run / "checkpoints" / "last").resolve().name == f"{STEPS:06d}"
+    starts = json.loads((run / "run.json").read_text())["starts"]
+    assert [start["first_step"] for start in starts] == [0, 3]
+
+
+def test_a_stated_checkpoint_is_the_one_resumed_from(settings, whole_run):
+    config = settings()
+    train(config)
+    run = Path(config.output_dir)
+    train(dataclasses.replace(config, resume=True), checkpoint=run / "checkpoints" / "000003")
+    assert_same_run(run, whole_run("ptr", config))
+
+
+def test_a_resumed_run_may_not_change_its_batches(settings):
+    config = settings(steps=2)
+    train(config)
+    with pytest.raises(ConfigError, match="global_batch_size was 4 and is now 2"):
+        train(dataclasses.replace(config, resume=True, batch_size=2, steps=4))

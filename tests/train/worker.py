@@ -1,0 +1,69 @@
+"""What the tests run in processes of their own; importing it loads everything that training needs."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+
+from ptr_robot.train import loop, optimisation
+from ptr_robot.train.config import TrainConfig
+
+for heavy in ("accelerate", "timm", "transformers.optimization", "torch.utils.tensorboard", "pyarrow.parquet"):
+    importlib.import_module(heavy)
+importlib.import_module("transformers.models.qwen3.modeling_qwen3")
+
+
+def train_and_exit(config: TrainConfig) -> None:
+    """A whole run; the exit code is the run's."""
+    _one_thread()
+    sys.exit(loop.train(config).exit_code)
+
+
+def train_and_signal_self(config: TrainConfig, after_steps: int, number: signal.Signals) -> None:
+    """A run in which the operating system delivers a signal in the middle of a step."""
+    _one_thread()
+    step = optimisation.Optimiser.step
+
+    def step_then_signal(self, batches, done):
+        if done == after_steps:
+            os.kill(os.getpid(), number)
+        return step(self, batches, done)
+
+    optimisation.Optimiser.step = step_then_signal
+    train_and_exit(config)
+
+
+def train_as_rank(config: TrainConfig, rank: int, world_size: int, port: int) -> None:
+    """One of several processes, as torchrun starts them."""
+    os.environ |= {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(world_size),
+        "LOCAL_WORLD_SIZE": str(world_size),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
+    train_and_exit(config)
+
+
+def train_with_small_disk(config: TrainConfig, limit_bytes: int) -> None:
+    """A run whose files cannot grow beyond a limit, as on a disk that is full."""
+    import resource
+
+    from ptr_robot.errors import DataError
+
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, resource.RLIM_INFINITY))
+    try:
+        train_and_exit(config)
+    except DataError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(7)
+
+
+def _one_thread() -> None:
+    import torch
+
+    torch.set_num_threads(1)

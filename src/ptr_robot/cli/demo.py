@@ -14,7 +14,7 @@ from ptr_robot.cli.flags import parse_flags
 from ptr_robot.study.demo import run_demo
 from ptr_robot.study.demo_plan import DemoConfig
 from ptr_robot.study.outcome import verdict
-from ptr_robot.study.report import COLUMNS, FIGURES_FOLDER, comparison_rows, introduction, write_report
+from ptr_robot.study.report import COLUMNS, FIGURES_FOLDER, LEGEND, comparison_rows, introduction, write_report
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -31,6 +31,7 @@ def main(arguments: Sequence[str]) -> int:
         table.add_row(*row)
     console.print(introduction(findings))
     console.print(table)
+    console.print(LEGEND)
     for sentence in verdict(findings.comparison):
         console.print(f"- {sentence}")
     console.print(f"Figures: {config.root / FIGURES_FOLDER}; open {report}")

@@ -28,10 +28,10 @@ class Method:
 
 
 METHODS = (
-    Method(BASELINE, "SFT, all demonstrations", "sft"),
-    Method("ptr-paper", "PTR, the paper's settings", "paper"),
-    Method("ptr-small-data", "PTR, small-data preset", "small-data"),
-    Method(UPPER_BOUND, "SFT, clean part alone (upper bound)", "sft", is_clean_only=True),
+    Method(BASELINE, "SFT", "sft"),
+    Method("ptr-paper", "PTR (paper)", "paper"),
+    Method("ptr-small-data", "PTR (small-data)", "small-data"),
+    Method(UPPER_BOUND, "SFT, clean part alone", "sft", is_clean_only=True),
 )
 
 

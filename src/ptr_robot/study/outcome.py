@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -40,7 +40,7 @@ class Comparison:
 
     def difference(self, name: str) -> Interval:
         """Success minus the baseline's on the same layouts, with a paired bootstrap interval."""
-        return paired_bootstrap_interval(_outcomes(self.outcome(name)), _outcomes(self.outcome(self.baseline)))
+        return _paired_difference(_outcomes(self.outcome(name)), _outcomes(self.outcome(self.baseline)))
 
     @property
     def gap(self) -> Interval:
@@ -55,13 +55,13 @@ class Comparison:
         return self.difference(name).estimate / gap
 
     def describe_share(self, name: str) -> str:
-        """The share in words, with a warning where the gap itself may be chance."""
+        """The share in words, with a question mark where the gap itself may be chance."""
         if name in (self.baseline, self.upper_bound):
             return "-"
         share = self.gap_share(name)
         if share is None:
             return "undefined"
-        return f"{share:+.0%}" + (" (gap not significant)" if self.gap.low <= 0 else "")
+        return f"{share:+.0%}" + ("?" if self.gap.low <= 0 else "")
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -94,7 +94,7 @@ def verdict(comparison: Comparison) -> list[str]:
             "share of it is given."
         )
     elif gap.low <= 0:
-        sentences.append(f"The gap of {_signed(gap)} may be chance: shares of it say little.")
+        sentences.append(f"The gap of {_signed(gap)} may be chance: shares of it carry a question mark.")
     sentences += [
         _about(outcome, comparison.difference(outcome.name))
         for outcome in comparison.outcomes
@@ -118,5 +118,11 @@ def _signed(interval: Interval) -> str:
     return f"{interval.estimate:+.2f} [{interval.low:+.2f}, {interval.high:+.2f}]"
 
 
-def _outcomes(outcome: MethodOutcome) -> Sequence[float]:
-    return [float(episode.is_success) for episode in outcome.result.episodes]
+def _outcomes(outcome: MethodOutcome) -> tuple[float, ...]:
+    return tuple(float(episode.is_success) for episode in outcome.result.episodes)
+
+
+@functools.lru_cache(maxsize=64)
+def _paired_difference(first: tuple[float, ...], second: tuple[float, ...]) -> Interval:
+    """Thousands of resamples, asked for by the table, the verdict and the file alike."""
+    return paired_bootstrap_interval(first, second)

@@ -18,7 +18,12 @@ from ptr_robot.study.outcome import Comparison, verdict
 
 REPORT_FILE = "report.html"
 FIGURES_FOLDER = "figures"
-COLUMNS = ("method", "success", "95% interval", "against SFT", "share of the gap", "weight AUROC")
+COLUMNS = ("method", "success", "against SFT", "gap share", "AUROC")
+LEGEND = (
+    "In brackets: 95% intervals, Wilson's for success and a bootstrap over equal layouts for differences. Gap share: how "
+    "much of the way from SFT to the clean part alone a method goes. AUROC: how surely its weights put a good episode "
+    "above a marked one of the same task; 0.50 is chance."
+)
 
 TEMPLATE = """<!doctype html>
 <html lang="en">
@@ -31,7 +36,7 @@ TEMPLATE = """<!doctype html>
   h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; }
   .scroll { overflow-x: auto; }
   table { border-collapse: collapse; width: 100%; }
-  th, td { text-align: left; padding: .35rem .7rem; border-bottom: 1px solid #dfe3e6; white-space: nowrap; }
+  th, td { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid #dfe3e6; }
   td:not(:first-child), th:not(:first-child) { font-variant-numeric: tabular-nums; }
   figure { margin: 1rem 0; } img { max-width: 100%; } figcaption { color: #50575e; font-size: .9rem; }
 </style>
@@ -45,6 +50,7 @@ TEMPLATE = """<!doctype html>
 {% for row in rows %}<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
 {% endfor %}</tbody>
 </table></div>
+<p>{{ legend }}</p>
 <ul>{% for sentence in sentences %}<li>{{ sentence }}</li>{% endfor %}</ul>
 {% for figure in figures %}<h2>{{ figure.heading }}</h2>
 <figure><img alt="{{ figure.caption }}" src="data:image/png;base64,{{ figure.content }}">
@@ -83,8 +89,7 @@ def comparison_rows(comparison: Comparison) -> list[tuple[str, ...]]:
         rows.append(
             (
                 outcome.title,
-                f"{success.estimate:.2f}",
-                f"{success.low:.2f} to {success.high:.2f}",
+                f"{success.estimate:.2f} [{success.low:.2f}, {success.high:.2f}]",
                 "-" if outcome.name == comparison.baseline else against,
                 comparison.describe_share(outcome.name),
                 "-" if math.isnan(outcome.auroc) else f"{outcome.auroc:.2f}",
@@ -123,6 +128,7 @@ def write_report(findings: DemoFindings) -> Path:
         introduction=introduction(findings),
         columns=COLUMNS,
         rows=comparison_rows(findings.comparison),
+        legend=LEGEND,
         sentences=verdict(findings.comparison),
         figures=draw_figures(findings),
         operators=operator_rows(findings),

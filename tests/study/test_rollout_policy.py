@@ -1,0 +1,84 @@
+"""A saved policy in the simulator does what it did before it was saved, whoever loads it."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ptr_robot.errors import ConfigError
+from ptr_robot.policy.deployed import DeployedPolicy
+from ptr_robot.sim.environment import MetaWorldEnvironment
+from ptr_robot.sim.policies import Observation, RolloutEpisode
+from ptr_robot.sim.rendering import CameraConfig
+from ptr_robot.study.rollout_policy import (
+    MetaWorldPolicy,
+    camera_of,
+    checkpoint_folder,
+    load_rollout_policy,
+    metaworld_source,
+)
+
+EPISODES = [RolloutEpisode("reach-v3", 3), RolloutEpisode("reach-v3", 4)]
+
+
+def two_chunks(policy: MetaWorldPolicy) -> list[np.ndarray]:
+    """What the policy does in two episodes side by side, each chunk executed before the next."""
+    environments = [MetaWorldEnvironment(episode.task, CameraConfig(image_size=32)) for episode in EPISODES]
+    for slot, (environment, episode) in enumerate(zip(environments, EPISODES, strict=True)):
+        environment.reset(episode.seed)
+        policy.reset(slot, episode)
+    chunks = []
+    for _ in range(2):
+        observations = [Observation(e, slot, EPISODES[slot]) for slot, e in enumerate(environments)]
+        chunks.append(policy.act(observations))
+        for environment, chunk in zip(environments, chunks[-1], strict=True):
+            for action in chunk:
+                environment.step(action)
+    return chunks
+
+
+def test_a_saved_policy_acts_as_it_did_before(trained, saved_run: Path) -> None:
+    source = trained.sources[0]
+    unsaved = MetaWorldPolicy(DeployedPolicy(trained.policy, trained.belief, source), source, seed=7)
+    loaded = load_rollout_policy(str(saved_run), seed=7)
+    for before, after in zip(two_chunks(unsaved), two_chunks(loaded), strict=True):
+        assert np.array_equal(before, after)
+
+
+def test_another_seed_samples_other_actions(saved_run: Path) -> None:
+    first, second = (two_chunks(load_rollout_policy(str(saved_run), seed=seed)) for seed in (1, 2))
+    assert not np.array_equal(first[0], second[0])
+
+
+def test_a_run_stands_for_its_last_checkpoint(saved_run: Path) -> None:
+    checkpoint = saved_run / "checkpoints" / "000001"
+    assert checkpoint_folder(saved_run) == checkpoint.resolve()
+    assert checkpoint_folder(checkpoint) == checkpoint
+
+
+def test_another_robot_is_refused(trained, other_run) -> None:
+    with pytest.raises(ConfigError, match=r"trained for unitree_g1 .*evaluate a policy that was trained on Meta-World"):
+        load_rollout_policy(str(other_run(robot_name="unitree_g1")), seed=0)
+    assert metaworld_source("run", trained.sources) is trained.sources[0]
+
+
+def test_the_camera_comes_from_the_policy(trained) -> None:
+    source = trained.sources[0]
+    assert camera_of("run", source, 48) == CameraConfig("corner2", 48)
+    assert camera_of("run", source, 48, "topview") == CameraConfig("topview", 48)
+
+
+@pytest.mark.parametrize(
+    ("cameras", "words"),
+    [
+        (("observation.images.wrist",), "wrist.*name one with --env.camera"),
+        (("observation.images.corner", "observation.images.corner2"), "rollouts have one camera"),
+    ],
+)
+def test_a_camera_that_meta_world_lacks_is_named(trained, cameras, words) -> None:
+    source = dataclasses.replace(trained.sources[0], cameras=cameras)
+    with pytest.raises(ConfigError, match=words):
+        camera_of("run", source, 48)

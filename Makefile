@@ -16,7 +16,7 @@ export MUJOCO_GL ?= egl
 
 help:
 	@echo "make test     install, then lint, type-check, check the layers and run every test"
-	@echo "make demo     install, then run the main job"
+	@echo "make demo     install, then collect, train with and without PTR, evaluate, compare"
 	@echo "make lint     ruff, mypy --strict and the import layers"
 	@echo "make install  the virtual environment in $(VENV)"
 	@echo "make clean    remove the virtual environment and caches"
@@ -43,8 +43,7 @@ test: lint
 	$(BIN)/pytest
 
 demo: install
-	@echo "The demo is not here yet: this version holds the method (see README.md) and its examples."
-	$(BIN)/python examples/ten_lines.py
+	$(BIN)/ptr demo
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

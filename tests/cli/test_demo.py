@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -57,9 +56,9 @@ def test_the_upper_bound_sees_no_marked_episode(demo: DemoConfig) -> None:
 def test_run_twice_it_does_nothing_twice(demo: DemoConfig, capsys: pytest.CaptureFixture) -> None:
     stages = [collection_stage(demo)]
     stages += [stage(demo, method) for method in METHODS for stage in (training_stage, evaluation_stage)]
-    before = {stage.name: os.stat(stage.output).st_mtime_ns for stage in stages}
+    before = {stage.name: stage.output.stat().st_mtime_ns for stage in stages}
     assert run(["demo", f"--output_dir={demo.output_dir}", "--scale=smoke"]) == 0
-    assert before == {stage.name: os.stat(stage.output).st_mtime_ns for stage in stages}
+    assert before == {stage.name: stage.output.stat().st_mtime_ns for stage in stages}
     shown = capsys.readouterr()
     assert all(word in shown.err for word in ("collected before", "trained before", "evaluated before"))
     assert all(word in shown.out for word in ("SFT", "PTR (paper)", "gap share", "One training seed"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import shutil
 from datetime import datetime
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from ptr_robot.train.loop import Trainer, endless, make_accelerator, train
 from ptr_robot.train.records import read_records
 from ptr_robot.train.trained import load_trained
 
+from . import worker
 from .conftest import LENGTHS, STEPS
 
 
@@ -122,6 +124,28 @@ def test_post_training_starts_from_the_checkpoint(settings, finished, tmp_path):
     parts = build_parts(resolve(config, datetime.now()))
     saved = load_file(Path(path) / "model.safetensors")
     assert all(parameter.equal(saved[name]) for name, parameter in parts.policy.state_dict().items())
+
+
+def test_a_resumed_run_needs_nothing_of_what_it_started_from(settings, finished, tmp_path):
+    base = shutil.copytree(finished / "checkpoints" / "000006", tmp_path / "base")
+    config = settings(policy=PolicyChoice(path=str(base), device="cpu"), steps=1)
+    train(config)
+    shutil.rmtree(base)
+    assert train(dataclasses.replace(config, resume=True, steps=2)).steps_done == 2
+
+
+def test_bfloat16(settings, processes):
+    """In a process of its own: accelerate holds one precision a process."""
+    config = settings(mixed_precision="bf16", method="ptr")
+    process = processes.Process(target=worker.train_and_exit, args=(config,))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    whole = dataclasses.replace(config, mixed_precision="no", output_dir=config.output_dir + "_float32")
+    train(whole)
+    losses, expected = (read_records(Path(c.output_dir))[-1]["action_loss"] for c in (config, whole))
+    assert losses == pytest.approx(expected, rel=0.05)
+    assert losses != expected
 
 
 def test_micro_batches_equal_one_batch(settings, tmp_path):

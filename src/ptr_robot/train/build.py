@@ -36,11 +36,19 @@ class RunParts:
     sources: tuple[SourceRecord, ...]
 
 
-def build_parts(plan: RunPlan, *, rank: int = 0, world_size: int = 1, pin_memory: bool = False) -> RunParts:
+def build_parts(
+    plan: RunPlan,
+    *,
+    checkpoint: Path | None = None,  # where a resumed run goes on: its weights are loaded later
+    rank: int = 0,
+    world_size: int = 1,
+    pin_memory: bool = False,
+) -> RunParts:
     """Everything that the settings describe; complaints come before anything is trained."""
     config = plan.config
-    saved = load_policy(pretrained_folder(Path(config.policy.path))) if config.policy.path else None
-    policy_config = saved.policy.config if saved else chosen_config(config.policy, plan.ptr)
+    choice = resumed_choice(config.policy, checkpoint) if checkpoint else config.policy
+    saved = load_policy(pretrained_folder(Path(choice.path))) if choice.path else None
+    policy_config = saved.policy.config if saved else chosen_config(choice, plan.ptr)
     check_belief(policy_config, plan.ptr)
     loader = make_loader(
         config.dataset.data_config(policy_config),
@@ -53,10 +61,10 @@ def build_parts(plan: RunPlan, *, rank: int = 0, world_size: int = 1, pin_memory
     )
     sources = source_records(loader)
     check_views(loader, policy_config)
-    if saved and not config.policy.allow_other_robot:
+    if saved and not choice.allow_other_robot:
         for source in sources:
-            check_robot(saved.robots, source.robot_record, str(config.policy.path))
-    policy = first_policy(config.policy, policy_config, saved, config.seed)
+            check_robot(saved.robots, source.robot_record, str(choice.path))
+    policy = first_policy(choice, policy_config, saved, config.seed)
     module = TrainingModule(policy, build_ptr(plan.ptr, policy))
     return RunParts(module=module.train(), policy=policy, loader=loader, sources=sources)
 
@@ -78,6 +86,12 @@ def build_ptr(config: PTRConfig, policy: MixturePolicy) -> PTR:
         state_dim=UNIFIED_DIM,
         target_encoder=encoder,
     )
+
+
+def resumed_choice(choice: PolicyChoice, checkpoint: Path) -> PolicyChoice:
+    """What a resumed run builds: it needs none of the weights that it once started from."""
+    path = str(checkpoint) if choice.path else None
+    return dataclasses.replace(choice, path=path, language_model=None, action_expert=None, vision_weights=None)
 
 
 def chosen_config(choice: PolicyChoice, ptr: PTRConfig) -> PolicyConfig:

@@ -49,6 +49,7 @@ def train(config: TrainConfig, *, checkpoint: Path | None = None) -> TrainResult
             raise ConfigError(f"{plan.output_dir} has no checkpoint to resume from; start the run without --resume")
     parts = build_parts(
         plan,
+        checkpoint=checkpoint if config.resume else None,
         rank=accelerator.process_index,
         world_size=accelerator.num_processes,
         pin_memory=accelerator.device.type == "cuda",

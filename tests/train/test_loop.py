@@ -43,7 +43,15 @@ def finished(state_data, tmp_path_factory) -> Path:
 
 def test_the_folder_explains_itself(finished):
     names = {path.name for path in finished.iterdir()}
-    assert names >= {"README.txt", "run.json", "train_config.json", "records.jsonl", "tensorboard", "checkpoints"}
+    assert names >= {
+        "README.txt",
+        "run.json",
+        "train_config.json",
+        "records.jsonl",
+        "tensorboard",
+        "checkpoints",
+        "curves.png",
+    }
     assert {path.name for path in (finished / "checkpoints").iterdir()} == {"000004", "000006", "last"}
     record = json.loads((finished / "run.json").read_text())
     assert record["data"][0]["episodes"] == len(LENGTHS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 import tempfile
 from collections.abc import Sequence
 from datetime import datetime
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ptr_robot.cli.flags import parse_flags
-from ptr_robot.errors import ConfigError, require
+from ptr_robot.errors import ConfigError, MissingExtraError, require
 from ptr_robot.train.config import TrainConfig, resolve
 from ptr_robot.train.config_file import CONFIG_FILE
 
@@ -21,7 +22,20 @@ def main(arguments: Sequence[str]) -> int:
     config, checkpoint = read_flags(list(arguments))
     from ptr_robot.train.loop import train
 
-    return train(config, checkpoint=checkpoint).exit_code
+    result = train(config, checkpoint=checkpoint)
+    if result.is_main:
+        _draw(result.output_dir)
+    return result.exit_code
+
+
+def _draw(run: Path) -> None:
+    """Figures are an extra: a run without it ends well and says what it lacks."""
+    from ptr_robot.train.curves import draw_curves
+
+    try:
+        sys.stderr.write(f"curves: {draw_curves(run)}\n")
+    except MissingExtraError as error:
+        sys.stderr.write(f"no curves.png: {error}\n")
 
 
 def read_flags(arguments: list[str]) -> tuple[TrainConfig, Path | None]:

@@ -35,6 +35,7 @@ class TrainResult:
     steps_done: int
     checkpoint: Path
     exit_code: int = 0  # 128 + the signal that ended the run early
+    is_main: bool = True  # of several processes, the one that writes
 
 
 def train(config: TrainConfig, *, checkpoint: Path | None = None) -> TrainResult:
@@ -111,7 +112,7 @@ class Trainer:
             if records is not None:
                 records.close()
         assert self.saved is not None
-        return TrainResult(self.plan.output_dir, self.steps_done, self.saved, exit_code)
+        return TrainResult(self.plan.output_dir, self.steps_done, self.saved, exit_code, is_main)
 
     def _steps(self, stop: StopRequest, records: RunRecords | None, progress: TrainingProgress) -> int:
         batches = endless(self.parts.loader)

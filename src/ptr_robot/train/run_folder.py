@@ -31,6 +31,7 @@ A training run of ptr-robot: {job_name}
   run.json                when, with which versions, on which data, how many parameters
   records.jsonl           one line of numbers every {log_freq} steps (docs/metrics.md); tensorboard/ shows them
   episode_scores.parquet  mean score and weight of each episode
+  curves.png              the main numbers over the steps, once the run has ended
   checkpoints/<step>/     pretrained_model is the policy, training_state what resuming needs; last is the newest
 
 Go on with it:            ptr train --resume=true --output_dir={run}

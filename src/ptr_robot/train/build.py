@@ -74,7 +74,7 @@ def build_ptr(config: PTRConfig, policy: MixturePolicy) -> PTR:
     encoder = None
     if config.scorer.enabled and policy.vision_tower is not None:
         encoder = EMATargetEncoder(
-            policy.vision_tower, num_prefix_tokens=policy.num_prefix_tokens, decay=config.targets.ema_decay
+            policy.vision_tower, num_prefix_tokens=policy.num_prefix_tokens
         )
     sizes = policy.sizes
     return PTR(

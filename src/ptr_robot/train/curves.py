@@ -42,7 +42,7 @@ def _draw(axes: Any, records: list[dict[str, Any]], name: str) -> None:
     """A line where there are numbers, with a band where their spread was recorded too."""
     shown = [record for record in records if name in record]
     if not shown:
-        axes.text(0.5, 0.5, "not part of this method", ha="center", transform=axes.transAxes, fontsize=8)
+        axes.text(0.5, 0.5, "no numbers in this run", ha="center", transform=axes.transAxes, fontsize=8)
         return
     steps, values = [record["step"] for record in shown], [record[name] for record in shown]
     (line,) = axes.plot(steps, values, label=name.replace("_", " "))

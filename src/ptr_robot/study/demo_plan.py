@@ -14,7 +14,9 @@ from ptr_robot.study.training_runs import TrainingCommand
 
 ROBOT_FILE = Path(__file__).with_name("metaworld_objects.yaml")
 BASELINE, UPPER_BOUND = "sft", "clean"
-OPERATORS = {"brisk": 1.0, "steady": 1.0, "careful": 1.0, "sweeping": 1.0, "poor": 1.0}
+CLEAN_OPERATORS = {"brisk": 1.0, "steady": 1.0, "careful": 1.0, "sweeping": 1.0}
+FAULTY_OPERATORS = {"fumbling": 2.0, "quitting": 2.0, "wandering": 1.0, "jittery": 1.0}
+OPERATORS = CLEAN_OPERATORS | FAULTY_OPERATORS  # shares among the clean and among the faulty
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class DemoScale:
     log_freq: int
     evaluation_episodes: int  # of each task
     max_steps: int
-    fault_fraction: float = 0.5
+    fault_fraction: float = 0.6
 
 
 SCALES: dict[str, DemoScale] = {

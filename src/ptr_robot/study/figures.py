@@ -91,14 +91,18 @@ def draw_demonstrations(dataset: Path, truths: dict[int, EpisodeTruth], path: Pa
     plt = _pyplot()
     size = (1.45 * num_frames + 0.2, 1.75 * len(chosen))
     figure, grid = plt.subplots(len(chosen), num_frames, figsize=size, squeeze=False, layout="constrained")
+    figure.get_layout_engine().set(h_pad=0.2)  # inches: room for the line above each row
     for row, truth in zip(grid, chosen, strict=True):
         episode = index.episode(truth.episode_index)
         frames = list(decode_episode(episode, camera, index.fps))
         moments = np.linspace(0, len(frames) - 1, num_frames).round().astype(int)
         for axes, moment in zip(row, moments, strict=True):
             axes.imshow(frames[moment])
-            axes.set(xticks=[], yticks=[], xlabel=f"frame {moment}")
-        row[0].set_title(f"{episode.tasks[0]}: {describe(truth)}", loc="left", fontsize=8, parse_math=False)
+            axes.set(xticks=[], yticks=[])
+            axes.set_xlabel(f"frame {moment}", fontsize=8)
+        text = f"{episode.tasks[0]}: {describe(truth)}"
+        title = row[0].text(0, 1.05, text, fontsize=8, transform=row[0].transAxes, parse_math=False)
+        title.set_in_layout(False)  # it runs over the whole row; the first picture is no wider for it
     _write(figure, path)
 
 
@@ -114,7 +118,9 @@ def choose_examples(truths: dict[int, EpisodeTruth], num_faulty: int = 3) -> lis
 
 def describe(truth: EpisodeTruth) -> str:
     """What is known about an episode, in a few words."""
-    faults = ", ".join(f"{fault.kind} in frames {fault.first_frame} to {fault.last_frame}" for fault in truth.faults)
+    named = [f"{fault.kind} in frames {fault.first_frame} to {fault.last_frame}" for fault in truth.faults]
+    others = [f"{len(named) - 2} more"] if len(named) > 2 else []
+    faults = ", ".join([*named[:2], *others])
     return f"episode {truth.episode_index} by {truth.operator or 'unknown'}: {faults or 'no fault'}"
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
 import signal
 import subprocess
 import sys
@@ -15,7 +17,7 @@ from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
 from ptr_robot.cli.collect import main
 from ptr_robot.data.ground_truth import read_ground_truth
-from ptr_robot.errors import ConfigError, DataError
+from ptr_robot.errors import ConfigError, DataError, PTRError
 from ptr_robot.sim.demonstration import demonstrate
 from ptr_robot.sim.environment import MetaWorldEnvironment
 from ptr_robot.sim.operators import OPERATORS
@@ -92,6 +94,19 @@ def test_an_interrupted_recording_leaves_nothing(plan, tmp_path, error, raised):
 
     with pytest.raises(raised):
         record(tmp_path / "new", plan[:1], OPERATORS, RecordingConfig(has_images=False, num_workers=1), interrupt)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_killed_worker_is_one_line_and_leaves_nothing(plan, tmp_path):
+    """As the kernel does when memory runs out."""
+
+    def kill_workers(_):
+        for process in multiprocessing.active_children():
+            os.kill(process.pid, signal.SIGKILL)
+
+    config = RecordingConfig(has_images=False, num_workers=2)
+    with pytest.raises(PTRError, match=r"one of 2 simulation processes .* --num_workers=1"):
+        record(tmp_path / "new", plan * 3, OPERATORS, config, kill_workers)
     assert list(tmp_path.iterdir()) == []
 
 

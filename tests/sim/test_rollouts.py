@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from functools import partial
 
 import numpy as np
 import pytest
 
-from ptr_robot.errors import ConfigError, DataError, ShapeError
+from ptr_robot.errors import ConfigError, DataError, PTRError, ShapeError
 from ptr_robot.sim.policies import ExpertPolicy
 from ptr_robot.sim.results import EpisodeResult, RolloutResult, read_results, write_results
 from ptr_robot.sim.rollouts import RolloutConfig, rollout
@@ -122,6 +124,30 @@ def test_chunks_of_a_wrong_shape_are_refused():
 
     with pytest.raises(ShapeError, match=r"shape \(1, 4\) for 1 observations"):
         rollout(Flat, ["reach"], [1], SHORT)
+
+
+def missing_policy():
+    raise ConfigError("nowhere holds no policy")
+
+
+class KilledPolicy(WanderingPolicy):
+    """Ends its process as the kernel does when memory runs out."""
+
+    def act(self, observations):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("num_processes", [1, 2])
+def test_a_policy_that_cannot_be_made_says_why_in_any_number_of_processes(num_processes):
+    config = RolloutConfig(**{**vars(SHORT), "num_processes": num_processes})
+    with pytest.raises(ConfigError, match="^nowhere holds no policy$"):
+        rollout(missing_policy, ["reach"], range(3), config)
+
+
+def test_a_killed_process_is_one_line_with_a_remedy():
+    config = RolloutConfig(**{**vars(SHORT), "num_processes": 2})
+    with pytest.raises(PTRError, match=r"one of 2 simulation processes .* memory; use fewer: --num_workers=1"):
+        rollout(KilledPolicy, ["reach"], range(3), config)
 
 
 @pytest.mark.parametrize(

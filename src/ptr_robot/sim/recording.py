@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import functools
 import json
-import multiprocessing
 import os
 import shutil
-import signal
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +27,7 @@ from ptr_robot.sim.environment import (
 from ptr_robot.sim.operators import OperatorConfig
 from ptr_robot.sim.rendering import CameraConfig
 from ptr_robot.sim.tasks import instructions
+from ptr_robot.sim.workers import worker_processes
 
 COLLECTION_FILE = "meta/ptr_collection.json"
 _EPISODES_AHEAD = 2  # per worker: how far the simulation may run ahead of the writer
@@ -170,10 +169,9 @@ def _simulate(
         for episode in planned:
             yield episode, _simulate_episode(episode, operators[episode.operator], config)
         return
-    executor = ProcessPoolExecutor(config.num_workers, multiprocessing.get_context("spawn"), _ignore_interrupts)
     pending: deque[tuple[PlannedEpisode, Future[Demonstration]]] = deque()
     waiting = deque(planned)
-    try:
+    with worker_processes(config.num_workers) as executor:
         while waiting or pending:
             while waiting and len(pending) < _EPISODES_AHEAD * config.num_workers:
                 episode = waiting.popleft()
@@ -181,8 +179,6 @@ def _simulate(
                 pending.append((episode, future))
             episode, future = pending.popleft()
             yield episode, future.result()
-    finally:
-        executor.shutdown(wait=True, cancel_futures=True)
 
 
 def _simulate_episode(episode: PlannedEpisode, operator: OperatorConfig, config: RecordingConfig) -> Demonstration:
@@ -194,8 +190,3 @@ def _simulate_episode(episode: PlannedEpisode, operator: OperatorConfig, config:
 def _environment(task: str, camera: CameraConfig) -> MetaWorldEnvironment:
     """The worker's environment; the plan goes task by task, so one is enough."""
     return MetaWorldEnvironment(task, camera)
-
-
-def _ignore_interrupts() -> None:
-    """Ctrl-C goes to the parent, which ends the workers in order."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import functools
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from ptr_robot.sim.rendering import CameraConfig, Image
 from ptr_robot.sim.results import EpisodeResult, RolloutResult
 from ptr_robot.sim.tasks import resolve_tasks
 from ptr_robot.sim.videos import write_video
+from ptr_robot.sim.workers import worker_processes
 
 PolicyFactory = Callable[[], RolloutPolicy]
 
@@ -86,14 +85,9 @@ def _run_groups(
         worker = _Worker(policy_factory, recorded, config)
         yield from map(worker.run_group, groups)
         return
-    context = multiprocessing.get_context("spawn")
-    executor = ProcessPoolExecutor(
-        num_processes, context, _start_worker, (policy_factory, recorded, config, num_processes)
-    )
-    try:
+    sharing_factory = functools.partial(_make_sharing_policy, policy_factory, num_processes)
+    with worker_processes(num_processes, _start_worker, (sharing_factory, recorded, config)) as executor:
         yield from executor.map(_run_group, groups)
-    finally:
-        executor.shutdown(wait=True, cancel_futures=True)
 
 
 class _Worker:
@@ -102,10 +96,15 @@ class _Worker:
     def __init__(
         self, policy_factory: PolicyFactory, recorded: frozenset[RolloutEpisode], config: RolloutConfig
     ) -> None:
-        self._policy = policy_factory()
+        self._policy_factory = policy_factory
         self._recorded = recorded
         self._config = config
         self._idle: list[MetaWorldEnvironment] = []
+
+    @functools.cached_property
+    def _policy(self) -> RolloutPolicy:
+        """Made with the first group and not when a process starts, where an error would lose its message."""
+        return self._policy_factory()
 
     def run_group(self, group: Sequence[RolloutEpisode]) -> list[EpisodeResult]:
         """Step the group's environments together until every episode has ended."""
@@ -169,15 +168,17 @@ class _Run:
 _worker: _Worker | None = None
 
 
-def _start_worker(
-    policy_factory: PolicyFactory, recorded: frozenset[RolloutEpisode], config: RolloutConfig, num_processes: int
-) -> None:
-    """Make this process's policy, which gets its share of the cores if it is torch's."""
+def _start_worker(policy_factory: PolicyFactory, recorded: frozenset[RolloutEpisode], config: RolloutConfig) -> None:
     global _worker
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _worker = _Worker(policy_factory, recorded, config)
+
+
+def _make_sharing_policy(policy_factory: PolicyFactory, num_processes: int) -> RolloutPolicy:
+    """This process's policy, which gets its share of the cores if it is torch's."""
+    policy = policy_factory()
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(max(1, len(os.sched_getaffinity(0)) // num_processes))
+    return policy
 
 
 def _run_group(group: Sequence[RolloutEpisode]) -> list[EpisodeResult]:

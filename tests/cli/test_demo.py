@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,16 @@ def test_run_twice_it_does_nothing_twice(demo: DemoConfig, capsys: pytest.Captur
     shown = capsys.readouterr()
     assert all(word in shown.err for word in ("collected before", "trained before", "evaluated before"))
     assert all(word in shown.out for word in ("SFT", "PTR (paper)", "gap share", "One training seed"))
+
+
+def test_an_interrupted_training_is_gone_on_with(demo: DemoConfig, tmp_path: Path) -> None:
+    stage = training_stage(demo, METHODS[0])
+    shutil.copytree(stage.output, tmp_path / "run", symlinks=True)
+    stage.begin()
+    shutil.copytree(tmp_path / "run", stage.output, symlinks=True)
+    assert run(["demo", f"--output_dir={demo.output_dir}", "--scale=smoke"]) == 0
+    assert stage.is_complete
+    assert "resumed from" in (demo.root / "logs" / "sft-train.log").read_text()
 
 
 def test_other_settings_are_other_stages(demo: DemoConfig) -> None:

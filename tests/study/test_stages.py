@@ -48,8 +48,11 @@ def test_work_that_fails_is_not_done(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         stage.run(fail)
     assert not stage.is_complete
+    assert stage.is_begun
+    assert not dataclasses.replace(stage, settings={"x": 1}).is_begun
     assert stage.run(work(stage, []))  # mkdir would fail if the half were still there
     assert stage.is_complete
+    assert not stage.is_begun
 
 
 def test_a_removed_output_or_a_broken_marker_is_not_complete(tmp_path: Path) -> None:
@@ -58,7 +61,7 @@ def test_a_removed_output_or_a_broken_marker_is_not_complete(tmp_path: Path) -> 
     stage.output.rmdir()
     assert not stage.is_complete
     stage.run(work(stage, []))
-    (tmp_path / "stages" / "a.json").write_text("{")
+    (tmp_path / "stages" / "a.complete.json").write_text("{")
     assert not stage.is_complete
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,8 +36,9 @@ from ptr_robot.study.evaluation import RESULTS_FILE, evaluate
 from ptr_robot.study.outcome import Comparison, MethodOutcome
 from ptr_robot.study.progress import counting
 from ptr_robot.study.separation import JudgedEpisode, judged_episodes, weight_auroc
-from ptr_robot.study.stages import claim
-from ptr_robot.study.training_runs import train_side_by_side
+from ptr_robot.study.stages import Stage, claim
+from ptr_robot.study.training_runs import TrainingCommand, train_side_by_side
+from ptr_robot.train.checkpoint import latest_checkpoint
 
 COMPARISON_FILE = "comparison.json"
 
@@ -103,14 +105,20 @@ def _train(config: DemoConfig, truths: dict[int, EpisodeTruth], console: Console
     for method in METHODS:
         if method not in todo:
             say(f"trained before: {stages[method.name].output}")
-    for method in todo:
-        stages[method.name].clear()
-    commands = [training_command(config, method, good) for method in todo]
+    commands = [_begin_training(stages[method.name], training_command(config, method, good)) for method in todo]
     for command in commands:
         say(command.command)
     train_side_by_side(
         commands, config.root / "logs", console, config.num_workers, lambda command: stages[command.name].finish()
     )
+
+
+def _begin_training(stage: Stage, command: TrainingCommand) -> TrainingCommand:
+    """From the start, or from the checkpoint that an interrupted run of the same settings saved."""
+    if stage.is_begun and latest_checkpoint(command.run) is not None:
+        return dataclasses.replace(command, flags=("--resume=true", f"--output_dir={command.run}"))
+    stage.begin()
+    return command
 
 
 def _evaluate(config: DemoConfig, method: Method, console: Console, say: Callable[[str], None]) -> None:

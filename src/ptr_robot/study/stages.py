@@ -14,6 +14,7 @@ from ptr_robot.data.cache import fingerprint, whole_file
 from ptr_robot.errors import ConfigError, DataError
 
 MARKERS = "stages"
+BEGUN, COMPLETE = "begun", "complete"
 
 
 @dataclass(frozen=True)
@@ -41,33 +42,42 @@ class Stage:
     @property
     def is_complete(self) -> bool:
         """Whether the output is there, whole and of these settings."""
-        return self.output.is_dir() and _read_identity(self._marker) == self.identity
+        return self.output.is_dir() and _read_identity(self._marker(COMPLETE)) == self.identity
 
-    def clear(self) -> None:
-        """Remove what an interrupted or a different run of this stage left."""
-        self._marker.unlink(missing_ok=True)
+    @property
+    def is_begun(self) -> bool:
+        """Whether work with these settings was begun, so that what it left may be gone on with."""
+        return self.output.is_dir() and _read_identity(self._marker(BEGUN)) == self.identity
+
+    def begin(self) -> None:
+        """Remove what an interrupted or a different run of this stage left, and note what is being made."""
+        self._marker(COMPLETE).unlink(missing_ok=True)
         shutil.rmtree(self.output, ignore_errors=True)
+        self._mark(BEGUN)
 
     def finish(self) -> None:
         """Say that the output is whole; to be called when everything is written."""
         if not self.output.is_dir():
             raise DataError(f"{self.output}: the stage {self.name!r} ended without its output")
-        record = {"identity": self.identity, "settings": self.settings}
-        with whole_file(self._marker) as file:
-            file.write((json.dumps(record, indent=1, default=str) + "\n").encode())
+        self._mark(COMPLETE)
+        self._marker(BEGUN).unlink(missing_ok=True)
 
     def run(self, work: Callable[[], object]) -> bool:
         """Do the work unless it is done already; gives whether anything was done."""
         if self.is_complete:
             return False
-        self.clear()
+        self.begin()
         work()
         self.finish()
         return True
 
-    @property
-    def _marker(self) -> Path:
-        return self.root / MARKERS / f"{self.name.replace('/', '-')}.json"
+    def _mark(self, state: str) -> None:
+        record = {"identity": self.identity, "settings": self.settings}
+        with whole_file(self._marker(state)) as file:
+            file.write((json.dumps(record, indent=1, default=str) + "\n").encode())
+
+    def _marker(self, state: str) -> Path:
+        return self.root / MARKERS / f"{self.name.replace('/', '-')}.{state}.json"
 
 
 def claim(root: Path) -> None:

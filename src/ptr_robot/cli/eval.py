@@ -19,7 +19,7 @@ def main(arguments: Sequence[str]) -> int:
     config = parse_flags(EvaluationConfig, arguments)
     num_episodes = len(config.tasks) * config.eval.n_episodes
     num_successes = 0
-    with counting("evaluating", num_episodes, "episodes", Console(stderr=True)) as advance:
+    with counting("evaluating", num_episodes, Console(stderr=True)) as advance:
 
         def note(episode: EpisodeResult) -> None:
             nonlocal num_successes

@@ -87,10 +87,10 @@ def _collect(config: DemoConfig, console: Console, say: Callable[[str], None]) -
         planned = plan_episodes(sizes.tasks, sizes.episodes_per_task, mixture, config.seed)
         camera = CameraConfig(image_size=sizes.camera_size)
         recording = RecordingConfig(camera=camera, num_workers=config.num_workers)
-        with counting("collecting", len(planned), "episodes", console) as advance:
+        with counting("collecting", len(planned), console) as advance:
 
             def note(episode: RecordedEpisode) -> None:
-                advance(f", last one {episode.num_frames} frames")
+                advance(f", {episode.planned.task}")
 
             record(stage.output, planned, KNOWN_OPERATORS, recording, note)
 
@@ -126,10 +126,10 @@ def _evaluate(config: DemoConfig, method: Method, console: Console, say: Callabl
 
     def work() -> None:
         total = len(evaluation.tasks) * evaluation.eval.n_episodes
-        with counting(f"evaluating {method.name}", total, "episodes", console) as advance:
+        with counting(f"evaluating {method.name}", total, console) as advance:
 
             def note(episode: EpisodeResult) -> None:
-                advance(f", last one {'succeeded' if episode.is_success else 'failed'}")
+                advance(f", {episode.task}")
 
             evaluate(evaluation, note)
 

@@ -55,7 +55,7 @@ class DemoScale:
 
 
 SCALES: dict[str, DemoScale] = {
-    "full": DemoScale(("reach-v3", "push-v3", "drawer-open-v3"), 40, 96, 32, 800, 16, 2, 25, 30, 250),
+    "full": DemoScale(("reach-v3", "push-v3", "drawer-open-v3"), 32, 96, 32, 800, 16, 2, 25, 30, 250),
     "smoke": DemoScale(("reach-v3",), 6, 32, 32, 6, 4, 2, 2, 2, 24),
 }
 

@@ -13,7 +13,7 @@ def make_progress(console: Console) -> Progress:
     """A bar with a label, a count, a rate, and the time that has passed and is left."""
     return Progress(
         TextColumn("{task.description}"),
-        BarColumn(),
+        BarColumn(bar_width=16),
         MofNCompleteColumn(),
         TextColumn("{task.fields[rate]}"),
         TimeElapsedColumn(),
@@ -24,7 +24,7 @@ def make_progress(console: Console) -> Progress:
 
 
 @contextlib.contextmanager
-def counting(label: str, total: int, unit: str, console: Console) -> Iterator[Callable[[str], None]]:
+def counting(label: str, total: int, console: Console) -> Iterator[Callable[[str], None]]:
     """Gives a function to call after each of ``total`` pieces of work, with a word on how it stands."""
     with make_progress(console) as progress:
         bar = progress.add_task(label, total=total, rate="")
@@ -33,6 +33,6 @@ def counting(label: str, total: int, unit: str, console: Console) -> Iterator[Ca
             progress.advance(bar)
             task = progress.tasks[0]
             rate = task.completed / max(task.elapsed or 0.0, 1e-9)
-            progress.update(bar, rate=f"{unit}, {rate:.2f}/s{note}")
+            progress.update(bar, rate=f"{rate:.2f}/s{note}")
 
         yield advance

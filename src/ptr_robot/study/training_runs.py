@@ -56,7 +56,7 @@ class _Running:
             return
         last = records[-1]
         rate = last["step"] / max(progress.tasks[self.bar].elapsed or 0.0, 1e-9)
-        progress.update(self.bar, completed=last["step"], rate=f"steps, {rate:.1f}/s, loss {last['action_loss']:.3f}")
+        progress.update(self.bar, completed=last["step"], rate=f"{rate:.1f}/s, loss {last['action_loss']:.3f}")
 
 
 def train_side_by_side(

@@ -28,6 +28,10 @@ class Flags:
     json: bool = False
     limit: float | None = None
     inner: Inner = field(default_factory=Inner)
+    names: list[str] = field(default_factory=list)
+    numbers: list[int] | None = None
+    shares: dict[str, float] = field(default_factory=dict)
+    label: str | None = None
 
 
 def parse(*arguments: str) -> Flags:
@@ -49,6 +53,17 @@ def parse(*arguments: str) -> Flags:
         (["--json", "false", "here"], Flags(source="here")),
         (["--json=false"], Flags()),
         (["--inner.is_deep"], Flags(inner=Inner(is_deep=True))),
+        (["--names=[a, b]"], Flags(names=["a", "b"])),
+        (["--names=a"], Flags(names=["a"])),
+        (["--names=a,b-v3"], Flags(names=["a", "b-v3"])),
+        (["--numbers=1,2"], Flags(numbers=[1, 2])),
+        (["--numbers=null"], Flags()),
+        (["--shares={a: 1}"], Flags(shares={"a": 1.0})),
+        (["007"], Flags(source="007")),
+        (["--source=[x"], Flags(source="[x")),
+        (["--source=a: b"], Flags(source="a: b")),
+        (["--label=1e3"], Flags(label="1e3")),
+        (["--label=null"], Flags()),
     ],
 )
 def test_what_users_write_is_understood(arguments, expected):
@@ -60,7 +75,14 @@ def test_what_users_write_is_understood(arguments, expected):
     [
         (["--numbr=4"], "there is no flag --numbr; did you mean 'number'?"),
         (["--inner.alpa=4"], "there is no flag --inner.alpa; did you mean 'inner.alpha'?"),
-        (["--number=four"], "Couldn't parse 'four' into an int"),
+        (["--number=four"], "--number: Couldn't parse 'four' into an int"),
+        (["--limit=much"], "--limit: float: Couldn't parse 'much' into a float"),
+        (["--inner=3"], "--inner is a group of flags; write --inner.alpha=VALUE"),
+        (["--numbers=[1, 2"], "--numbers is a list; write --numbers='[1, 2]'"),
+        (["--numbers=one"], "--numbers"),
+        (["--shares=a"], "--shares maps names to values; write --shares='{first: 0.5, second: 1.0}'"),
+        (["--shares=[a]"], "--shares maps names to values"),
+        (["--shares={a: many}"], "--shares.a: Couldn't parse 'many' into a float"),
         (["--json=perhaps"], "Couldn't parse 'perhaps' into a bool"),
         (["--number"], "the flag --number needs a value: --number=VALUE"),
         (["--number", "--json"], "the flag --number needs a value: --number=VALUE"),

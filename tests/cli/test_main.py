@@ -52,10 +52,12 @@ def test_an_unknown_verb_gets_a_hint(monkeypatch, capsys):
     assert capsys.readouterr().err == "ptr: error: there is no verb 'corupt'; did you mean 'corrupt'?\n"
 
 
-@pytest.mark.parametrize("verb", ["corrupt", "info"])
+@pytest.mark.parametrize("verb", cli.VERBS)
 def test_verbs_explain_themselves(monkeypatch, capsys, verb):
     assert exit_of(monkeypatch, verb, "--help") == 0
-    assert "--config_path" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert text.startswith(f"usage: ptr {verb} ")
+    assert "--config_path" in text
 
 
 @pytest.mark.parametrize("error", [DataError("the file is gone"), ConfigError("the file is gone")])

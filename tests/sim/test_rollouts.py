@@ -140,7 +140,7 @@ class KilledPolicy(WanderingPolicy):
 @pytest.mark.parametrize("num_processes", [1, 2])
 def test_a_policy_that_cannot_be_made_says_why_in_any_number_of_processes(num_processes):
     config = RolloutConfig(**{**vars(SHORT), "num_processes": num_processes})
-    with pytest.raises(ConfigError, match="^nowhere holds no policy$"):
+    with pytest.raises(ConfigError, match=r"^nowhere holds no policy$"):
         rollout(missing_policy, ["reach"], range(3), config)
 
 

@@ -7,13 +7,16 @@ import dataclasses
 import io
 import typing
 from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TypeVar
 
+from ptr_robot.cli.flag_values import describe_mistake, spell
 from ptr_robot.errors import ConfigError, PTRError, did_you_mean, require
 
 Config = TypeVar("Config")
 BOOLEANS = ("true", "false", "True", "False")
+program: ContextVar[str] = ContextVar("program", default="ptr")  # what help calls the command
 
 
 def flag_names(config_class: type, prefix: str = "") -> Iterator[str]:
@@ -35,23 +38,28 @@ def _flags(config_class: type, prefix: str = "") -> Iterator[tuple[str, object]]
 def parse_flags(config_class: type[Config], arguments: Sequence[str], positional: Sequence[str] = ()) -> Config:
     """Parse ``arguments`` into ``config_class``; bare words fill the ``positional`` fields in their order."""
     draccus = require("draccus", "lerobot")
-    switches = {name for name, kind in _flags(config_class) if kind is bool}
+    kinds = dict(_flags(config_class))
+    switches = {name for name, kind in kinds.items() if kind is bool}
     arguments = _name_positionals(list(arguments), positional, switches)
-    known = {*flag_names(config_class), "config_path", "help"}
+    known = {*kinds, "config_path", "help"}
     for argument in arguments:
         name, _, value = argument.removeprefix("--").partition("=")
         if name not in known:
             raise ConfigError(f"there is no flag --{name}; {did_you_mean(name, known)}")
         if name == "config_path":
             _check_config_file(Path(value), config_class)
+    spelled = [spell(argument, kinds) for argument in arguments]
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
-            parsed: Config = draccus.parse(config_class, args=arguments)
+            parsed: Config = draccus.parse(config_class, args=spelled, prog=program.get())
     except SystemExit as exit_request:
         if exit_request.code in (0, None):
             raise
         raise ConfigError(_last_line(complaint.getvalue())) from None
+    except draccus.utils.DecodingError as error:
+        mistake = describe_mistake(error.key_path, error.message, kinds)
+        raise _own_error(error) or ConfigError(mistake) from error
     except draccus.ParsingError as error:
         raise _own_error(error) or ConfigError(_last_line(str(error))) from error
     return parsed

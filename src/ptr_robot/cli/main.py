@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from ptr_robot import __version__
+from ptr_robot.cli.flags import program
 from ptr_robot.errors import ConfigError, PTRError, did_you_mean
 
 VERBS: dict[str, str] = {
@@ -39,6 +40,7 @@ def run(arguments: Sequence[str]) -> int:
     verb = arguments[0]
     if verb not in VERBS:
         raise ConfigError(f"there is no verb {verb!r}; {did_you_mean(verb, VERBS)}")
+    program.set(f"ptr {verb}")
     module = importlib.import_module(f"ptr_robot.cli.{verb}")
     return int(module.main(list(arguments[1:])) or 0)
 

@@ -54,6 +54,8 @@ def plan_episodes(
     """``episodes_per_task`` episodes of each task, whose operators have their shares to the nearest episode."""
     if episodes_per_task < 1:
         raise ConfigError(f"episodes={episodes_per_task} must be at least 1")
+    if seed < 0:
+        raise ConfigError(f"seed={seed} must be 0 or more")
     planned: list[PlannedEpisode] = []
     for task in tasks:
         # A task's episodes depend on its name, not on its place in the list or on its neighbours.

@@ -73,6 +73,7 @@ def test_wrong_shapes_of_the_policys_output(change, message):
         ({"has_target": torch.ones(10)}, "has_target has type torch.float32; expected torch.bool"),
         ({"sample_ids": torch.zeros(10)}, "sample_ids has type torch.float32; expected torch.int64"),
         ({"states": torch.zeros(10, 9)}, r"states has shape \(10, 9\); expected \(10, 3\)"),
+        ({"states": None}, "built with state_dim=3, but samples.states is missing"),
     ],
 )
 def test_wrong_shapes_of_the_samples(change, message):
@@ -120,7 +121,27 @@ def test_folds_without_episodes_and_belief_without_action_states():
         make_ptr()(replace(chunk, action_states=None), samples)
 
 
-def test_an_encoder_that_is_missing_or_not_updated():
+@pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf])
+def test_offsets_that_would_break_the_bounds(bad):
+    chunk, samples = make_batch()
+    with pytest.raises(NonFiniteError, match="offsets hold a negative, NaN or infinite value"):
+        make_ptr()(chunk, replace(samples, offsets=torch.full((10,), bad)))
+
+
+def test_states_that_ptr_was_not_built_for_or_that_are_nan():
+    chunk, samples = make_batch()
+    with pytest.raises(ShapeError, match=r"give PTR\(state_dim=3\)"):
+        make_ptr(state_dim=0)(chunk, samples)
+    with pytest.raises(NonFiniteError, match="states hold NaN"):
+        make_ptr()(chunk, replace(samples, states=samples.states * math.nan))
+
+
+def test_samples_that_do_not_divide_into_segments():
+    with pytest.raises(ShapeError, match="10 samples cannot be segments of 3 chunks"):
+        make_ptr().segment(lambda *_: None, make_batch()[1], num_chunks=3)
+
+
+def test_an_encoder_that_is_missing():
     with pytest.raises(ConfigError, match="has no target_encoder"):
         make_ptr().encode(torch.zeros(1, 1, 3, 8, 8))
 

@@ -12,7 +12,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import nn
 
-from ptr_robot.errors import NonFiniteError
+from ptr_robot.errors import NonFiniteError, PTRError
 from ptr_robot.method import (
     PTR,
     ChunkForward,
@@ -50,8 +50,7 @@ class Learner(nn.Module):
 
     def forward(self, raw, samples):
         contexts, tokens = self.trunk(raw.contexts), self.embed(raw.action_tokens)
-        belief = self.ptr.initial_belief(len(contexts))
-        predicted = tokens.mean(dim=(1, 2)) + contexts.mean(dim=1) + belief.mean(dim=(1, 2))
+        predicted = tokens.mean(dim=(1, 2)) + contexts.mean(dim=1)  # a policy that ignores belief tokens
         losses = (predicted - raw.action_losses).square()
         chunk = ChunkForward(losses, contexts, tokens, raw.action_states + tokens)
         return self.ptr(chunk, samples)
@@ -63,6 +62,9 @@ def run(learner, module, rows: slice) -> dict:
     for step in range(STEPS):
         batch = make_batch(12, seed=step, first_id=6 * step)
         part = [replace(v, **{k: t[rows] for k, t in vars(v).items() if isinstance(t, torch.Tensor)}) for v in batch]
+        if step == STEPS - 1:  # the last rows, on the second rank all of them, have no target
+            lost = torch.arange(12)[rows] >= 6
+            part[1] = replace(part[1], has_target=part[1].has_target & ~lost)
         optimizer.zero_grad()
         output = module(*part)
         output.loss.backward()
@@ -93,6 +95,12 @@ def work(rank: int, port: int, folder: str) -> None:
         learner.ptr(replace(chunk, action_losses=losses), samples)
     except NonFiniteError as error:
         (Path(folder) / f"{rank}.txt").write_text(str(error))
+    try:
+        chunk, samples = make_batch(4)
+        broken = replace(samples, targets=samples.targets[:, :2]) if rank == 1 else samples
+        learner.ptr(chunk, broken)
+    except PTRError as error:
+        (Path(folder) / f"shape-{rank}.txt").write_text(str(error))
     dist.destroy_process_group()
 
 
@@ -134,3 +142,5 @@ def test_what_one_rank_cannot_use_stops_both(two_ranks):
     for rank in range(2):
         text = (two_ranks / f"{rank}.txt").read_text()
         assert text == "action_losses hold NaN or infinity; check the policy's loss and the recorded actions (rank 1)"
+    assert "another rank could not use its input" in (two_ranks / "shape-0.txt").read_text()
+    assert "targets has shape (4, 2); expected (4, 6)" in (two_ranks / "shape-1.txt").read_text()

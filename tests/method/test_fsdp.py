@@ -13,7 +13,7 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-from ptr_robot.method import PTR, ChunkForward, EMATargetEncoder, PTRConfig, Samples, WeightConfig
+from ptr_robot.method import PTR, ChunkForward, EMATargetEncoder, PTRConfig, Samples, TargetConfig, WeightConfig
 from tests.method.test_distributed import free_port
 
 WIDTH = 16
@@ -38,8 +38,8 @@ class Learner(nn.Module):
         super().__init__()
         torch.manual_seed(0)
         self.vision, self.embed, self.head = Tower(), nn.Linear(7, WIDTH), nn.Linear(WIDTH, 7)
-        encoder = EMATargetEncoder(self.vision, decay=0.9)
-        config = PTRConfig(weights=WeightConfig(warmup_steps=0))
+        encoder = EMATargetEncoder(self.vision)
+        config = PTRConfig(targets=TargetConfig(ema_decay=0.9), weights=WeightConfig(warmup_steps=0))
         self.ptr = PTR(config, context_dim=WIDTH, action_dim=WIDTH, target_dim=WIDTH, target_encoder=encoder)
 
     def forward(self, images, futures, actions, ids):

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from ptr_robot.method import BeliefConfig, PTRConfig, ScorerConfig
+from ptr_robot.method.distributed import RankLayout
 from tests.method.conftest import NO_WARMUP, make_batch, make_ptr
 
 ALL = torch.ones(10, dtype=torch.bool)
@@ -92,16 +93,10 @@ def test_a_permuted_action_enters_the_ranking_loss_as_a_constant():
     # With one of the two samples' terms removed, that sample's features get nothing from the other's term.
     lonely = replace(samples, offsets=None)
     chunk_two, _ = make_batch(2, valid=torch.ones(2, dtype=torch.bool), grad=True)
-    evidence, _ = ptr._identify(chunk_two, lonely, ptr._tokenize(chunk_two, None), _layout(2))
+    evidence, _ = ptr._identify(chunk_two, lonely, ptr._tokenize(chunk_two, None), RankLayout(0, (2,)))
     evidence.ranking[0].backward()
     assert norm(chunk_two.action_tokens.grad[0]) > 0
     assert norm(chunk_two.action_tokens.grad[1]) == 0
-
-
-def _layout(count):
-    from ptr_robot.method.distributed import RankLayout
-
-    return RankLayout(0, (count,))
 
 
 def test_a_head_never_learns_from_its_own_fold():

@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ptr_robot.errors import ConfigError
 from ptr_robot.method import (
     BeliefConfig,
     PoolConfig,
@@ -20,9 +21,9 @@ from ptr_robot.method import (
     WeightConfig,
 )
 from ptr_robot.method.folds import assign_folds
-from ptr_robot.method.posterior import derangement
+from ptr_robot.method.posterior import other_samples
 from tests.method import reference
-from tests.method.conftest import ACTION_DIM, LENGTH, NO_WARMUP, make_batch, make_ptr
+from tests.method.conftest import ACTION_DIM, LENGTH, NO_WARMUP, STATE_DIM, make_batch, make_ptr
 
 
 def config(folds: int = 1, **weights) -> PTRConfig:
@@ -38,7 +39,7 @@ def reference_step(ptr, chunk, samples):
     drawn = ptr.pool.draw(
         samples.sample_ids, samples.task_ids, samples.states, hard_ratio=ptr.controller.hard_ratio, step=ptr.step
     )
-    partner = derangement(samples.sample_ids, samples.has_target, cfg.pool.seed, ptr.step).tolist()
+    partner = other_samples(samples.sample_ids, samples.has_target, cfg.pool.seed, ptr.step)[0].tolist()
     tokenized = [
         reference.tokenize(
             chunk.action_states[i].tolist(),
@@ -104,6 +105,7 @@ def test_a_step_equals_plain_loops(folds, hard_ratio, trained):
     ptr = trained(make_ptr(cfg))
     ptr.controller.hard_ratio = hard_ratio
     chunk, samples = make_batch(seed=99, first_id=25)  # some ids are in the queue already
+    samples = replace(samples, targets=samples.targets * torch.linspace(0.1, 50, 10).unsqueeze(1))  # of any length
     output = ptr(chunk, samples)
     expected = reference_step(ptr, chunk, samples)
     torch.testing.assert_close(output.scores, torch.tensor(expected["scores"]), rtol=1e-4, atol=1e-5)
@@ -267,6 +269,7 @@ def test_segment_runs_the_belief_recursion_and_equals_the_flat_call():
         targets=torch.stack([s.targets for s in flat], 1).flatten(0, 1),
         has_target=torch.ones(12, dtype=torch.bool),
         sample_ids=torch.arange(12),
+        states=torch.zeros(12, STATE_DIM),
     )
     output = ptr.segment(chunk_step, samples, num_chunks=3)
     torch.testing.assert_close(seen[0], ptr.belief.initial_tokens.expand(4, -1, -1))
@@ -308,6 +311,84 @@ def test_another_weight_map_can_stand_in():
     ptr = make_ptr(weight_map=KeepBetterHalf())
     output = ptr(*make_batch(9, valid=torch.ones(9, dtype=torch.bool)))
     assert sorted(output.weights.tolist()) == [0.0] * 4 + [1.0] * 5
+
+
+def test_a_weight_map_sees_the_scored_samples_alone():
+    seen = []
+
+    class Watch:
+        bounds = (0.0, 2.0)
+
+        def __call__(self, scores, beta):
+            seen.append(scores)
+            return torch.full_like(scores, 2.0)
+
+    chunk, samples = make_batch(10)
+    output = make_ptr(weight_map=Watch())(chunk, samples)
+    torch.testing.assert_close(seen[0], output.scores[samples.has_target])
+    assert output.weights.tolist() == [2.0 if has else 1.0 for has in samples.has_target.tolist()]
+
+
+def test_a_weight_map_that_breaks_its_promise_is_named():
+    class Liar:
+        bounds = (0.5, 2.0)
+
+        def __call__(self, scores, beta):
+            return torch.full_like(scores, 3.0)
+
+    with pytest.raises(ConfigError, match=r"Liar gave weights outside its bounds \[0.5, 2.0\]"):
+        make_ptr(weight_map=Liar())(*make_batch())
+
+
+def test_weights_that_are_all_zero_give_no_action_loss():
+    class Nothing:
+        bounds = (0.0, 1.0)
+
+        def __call__(self, scores, beta):
+            return torch.zeros_like(scores)
+
+    output = make_ptr(weight_map=Nothing())(*make_batch(valid=torch.ones(10, dtype=torch.bool)))
+    assert output.action_loss == 0
+    assert output.loss.isfinite()
+
+
+def test_nobody_is_ranked_against_their_own_action():
+    """Also where a sample stands twice in the batch; with distinct samples it is one cycle through all."""
+    ids = torch.tensor([5, 1, 2, 5, 3, 4, 9])
+    valid = torch.tensor([True] * 6 + [False])
+    for step in range(50):
+        partners, has_other = other_samples(ids, valid, 0, step)
+        assert has_other
+        assert (ids[partners][valid] != ids[valid]).all()
+        assert valid[partners][valid].all()
+    distinct = torch.tensor([7, 1, 2, 5, 3, 4])
+    partners, _ = other_samples(distinct, torch.ones(6, dtype=torch.bool), 0, 3)
+    place, visited = 0, []
+    for _ in range(6):
+        visited.append(place)
+        place = partners[place].item()
+    assert sorted(visited) == list(range(6))
+    _, has_other = other_samples(torch.tensor([4, 4]), torch.ones(2, dtype=torch.bool), 0, 0)
+    assert not has_other
+
+
+def test_padding_may_hold_anything(trained):
+    ptr = trained(make_ptr())
+    chunk, samples = make_batch(12, seed=3)
+    padding = torch.arange(12) >= 10
+    losses = chunk.action_losses.masked_fill(padding, float("nan"))
+    output = ptr(replace(chunk, action_losses=losses), replace(samples, is_padding=padding))
+    assert output.loss.isfinite()
+    everything = ptr(chunk, replace(samples, is_padding=torch.ones(12, dtype=torch.bool)))
+    assert everything.loss == 0
+
+
+def test_a_trivial_identification_teaches_the_controller_nothing():
+    ptr = make_ptr()
+    ptr(*make_batch(1, valid=torch.ones(1, dtype=torch.bool)))
+    ptr.update()
+    assert ptr.controller.averages[:3].isnan().all()
+    assert ptr.controller.averages[3] == 1
 
 
 def test_an_untrained_fold_head_gives_the_conservative_answer():
@@ -354,6 +435,7 @@ def test_a_segment_that_ends_early_leaves_no_nan():
         has_target=torch.ones(6, dtype=torch.bool),
         sample_ids=torch.arange(6),
         is_padding=padding.flatten(),
+        states=torch.zeros(6, STATE_DIM),
     )
     output = ptr.segment(chunk_step, samples, num_chunks=3)
     output.loss.backward()

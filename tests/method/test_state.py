@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from ptr_robot.errors import ConfigError
 from ptr_robot.method import (
     PTR,
     BeliefConfig,
@@ -16,6 +17,7 @@ from ptr_robot.method import (
     PoolConfig,
     PTRConfig,
     ScorerConfig,
+    TargetConfig,
     WeightedAccumulation,
 )
 from tests.method.conftest import ACTION_DIM, CONTEXT_DIM, NO_WARMUP, TARGET_DIM, make_batch, make_ptr
@@ -23,10 +25,11 @@ from tests.method.conftest import ACTION_DIM, CONTEXT_DIM, NO_WARMUP, TARGET_DIM
 
 def full_config(folds: int = 2) -> PTRConfig:
     return PTRConfig(
+        targets=TargetConfig(ema_decay=0.5),
         pool=PoolConfig(queue_size=32, max_queue_negatives=6),
         scorer=ScorerConfig(hidden_dim=8, num_folds=folds),
         weights=NO_WARMUP,
-        controller=ControllerConfig(interval_steps=2, weak_accuracy=0.9),  # so that it does move
+        controller=ControllerConfig(interval_steps=2, weak_accuracy=0.9, strong_accuracy=0.95),  # so that it does move
     )
 
 
@@ -34,7 +37,7 @@ def build() -> tuple[nn.Module, PTR]:
     torch.manual_seed(0)
     tower = nn.ModuleDict({"blocks": nn.Sequential(nn.Conv2d(3, TARGET_DIM, 4, 4), nn.Conv2d(TARGET_DIM, 6, 1))})
     tower.forward = tower["blocks"].forward
-    encoder = EMATargetEncoder(tower, block="blocks.0", decay=0.5)
+    encoder = EMATargetEncoder(tower, block="blocks.0")
     return tower, make_ptr(full_config(), target_encoder=encoder)
 
 
@@ -144,26 +147,84 @@ def test_a_step_on_a_gpu_equals_the_step_on_the_cpu():
     torch.testing.assert_close(got.weights.cpu(), expected.weights, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("folds", [1, 3])
-def test_a_compiled_step_gives_the_same_numbers(folds):
-    ptr = make_ptr(full_config(folds))
-    compiled = torch.compile(ptr, backend="aot_eager")
-    for step in range(3):
-        chunk, samples = make_batch(seed=step, first_id=5 * step)
-        plain, fast = ptr(chunk, samples), compiled(chunk, samples)
+def test_a_compiled_step_gives_the_same_numbers_and_compiles_once():
+    """PTR runs eagerly inside a compiled step: its step count must not make the policy compile anew."""
+    torch.manual_seed(0)
+    policy, ptr = nn.Linear(CONTEXT_DIM, CONTEXT_DIM), make_ptr(full_config(1))
+    graphs = []
+
+    def count(graph, _inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    def step(chunk, samples):
+        return ptr(replace(chunk, contexts=policy(chunk.contexts)), samples)
+
+    compiled = torch.compile(step, backend=count)
+    for index in range(12):
+        chunk, samples = make_batch(seed=index, first_id=5 * index)
+        plain, fast = step(chunk, samples), compiled(chunk, samples)
         torch.testing.assert_close(fast.weights, plain.weights)
         torch.testing.assert_close(fast.loss, plain.loss)
         fast.loss.backward()
-        ptr._pending.pop()
+        ptr.update()
+    assert len(graphs) <= 2
+
+
+def test_building_ptr_leaves_the_global_random_numbers_alone(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", lambda _: pytest.fail("the GPU's generator was seeded"))
+    torch.default_generator.manual_seed(3)
+    expected = torch.rand(4)
+    torch.default_generator.manual_seed(3)
+    make_ptr()
+    assert torch.rand(4).equal(expected)
+
+
+def test_only_steps_that_learn_are_remembered():
+    ptr = make_ptr(full_config())
+    with torch.no_grad():
+        ptr(*make_batch())
+    ptr.update()
+    assert not ptr.pool.queue.filled.any()
+    ptr(*make_batch())
+    ptr.load_state_dict(ptr.state_dict())
+    ptr.update()
+    assert not ptr.pool.queue.filled.any()
+
+
+def test_forgetting_update_is_noticed(monkeypatch):
+    monkeypatch.setattr("ptr_robot.method.ptr.MAX_PENDING", 3)
+    ptr = make_ptr(full_config())
+    for _ in range(3):
+        ptr(*make_batch())
+    with pytest.raises(ConfigError, match=r"3 forward passes without update\(\)"):
+        ptr(*make_batch())
+
+
+def test_the_configured_decay_is_what_update_uses():
+    for decay, expected in ((1.0, 0.0), (0.0, 1.0), (0.75, 0.25)):
+        tower, _ = build()
+        encoder = EMATargetEncoder(tower, block="blocks.0")
+        ptr = make_ptr(replace(full_config(), targets=TargetConfig(ema_decay=decay)), target_encoder=encoder)
+        start = next(encoder.tower.parameters()).clone()
+        with torch.no_grad():
+            next(tower.parameters()).add_(1.0)
+        ptr.update(tower)
+        moved = next(encoder.tower.parameters()) - start
+        torch.testing.assert_close(moved, torch.full_like(moved, expected))
+
+
+def test_an_encoder_that_is_not_given_its_tower():
+    _, ptr = build()
+    with pytest.raises(ConfigError, match="needs the policy's vision tower"):
         ptr.update()
 
 
-def test_building_ptr_leaves_the_global_random_numbers_alone():
-    torch.manual_seed(3)
-    expected = torch.rand(4)
-    torch.manual_seed(3)
-    make_ptr()
-    assert torch.rand(4).equal(expected)
+def test_bfloat16_features_without_autocast():
+    chunk, samples = make_batch()
+    lowered = {k: v.bfloat16() for k, v in vars(chunk).items() if isinstance(v, torch.Tensor)}
+    output = make_ptr()(replace(chunk, **lowered), samples)
+    assert output.loss.dtype == output.weights.dtype == torch.float32
 
 
 def test_accumulated_micro_batches_share_one_denominator():

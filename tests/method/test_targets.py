@@ -76,12 +76,12 @@ def test_convolutional_towers_are_cut_by_name():
 
 def test_update_is_the_exponential_moving_average():
     tower = Tower()
-    encoder = EMATargetEncoder(tower, decay=0.9)
+    encoder = EMATargetEncoder(tower)
     before = {name: value.clone() for name, value in encoder.tower.named_parameters()}
     with torch.no_grad():
         for parameter in tower.parameters():
             parameter.add_(1.0)
-    encoder.update(tower)
+    encoder.update(tower, 0.9)
     online = dict(tower.named_parameters())
     for name, value in encoder.tower.named_parameters():
         torch.testing.assert_close(value, 0.9 * before[name] + 0.1 * online[name])
@@ -89,11 +89,11 @@ def test_update_is_the_exponential_moving_average():
 
 def test_decay_one_freezes_and_decay_zero_copies():
     tower = Tower()
-    frozen, online = EMATargetEncoder(tower, decay=1.0), EMATargetEncoder(tower, decay=0.0)
+    frozen, online = EMATargetEncoder(tower), EMATargetEncoder(tower)
     with torch.no_grad():
         tower.token.add_(1.0)
-    frozen.update(tower)
-    online.update(tower)
+    frozen.update(tower, 1.0)
+    online.update(tower, 0.0)
     torch.testing.assert_close(frozen.tower.token, tower.token - 1.0)
     torch.testing.assert_close(online.tower.token, tower.token)
 
@@ -101,12 +101,12 @@ def test_decay_one_freezes_and_decay_zero_copies():
 def test_a_bfloat16_tower_is_still_followed():
     """In bfloat16 a step of 0.001 towards 1 + 2^-8 would round to nothing."""
     tower = Tower().to(torch.bfloat16)
-    encoder = EMATargetEncoder(tower, decay=0.999)
+    encoder = EMATargetEncoder(tower)
     start = encoder.tower.token.clone()
     with torch.no_grad():
         tower.token.add_(0.125)
     for _ in range(10):
-        encoder.update(tower)
+        encoder.update(tower, 0.999)
     moved = (encoder.tower.token - start).abs()
     assert (moved > 0).all()
 
@@ -161,6 +161,6 @@ def test_wrong_images_and_another_tower_are_named():
     with pytest.raises(ShapeError, match=r"images have shape \(3, 8, 8\)"):
         encoder(torch.randn(3, 8, 8))
     with pytest.raises(ConfigError, match="no parameter 'token'"):
-        encoder.update(nn.Linear(2, 2))
+        encoder.update(nn.Linear(2, 2), 0.999)
     with pytest.raises(ConfigError, match="need the features before"):
         make_targets(torch.randn(2, 3), kind="change")

@@ -15,7 +15,8 @@ class WeightedAccumulation:
 
     Σw is known only after the last micro-batch, so each one backpropagates its sums and ``finish`` divides. The
     auxiliary terms are divided by the same Σw, hence multiplied beforehand by the mean weight expected from earlier
-    steps: their coefficients are off by (expected / actual mean weight), a factor near one. The action term is exact.
+    steps: their coefficients are off by (expected / actual mean weight), most of all in the first steps after warm-up,
+    and are means over micro-batches. The action term is exact.
     """
 
     def __init__(self, expected_mean_weight: float) -> None:

@@ -41,17 +41,18 @@ class BeliefTokenizer(nn.Module):
         step_mask: Tensor | None = None,  # (N, L) bool, True on real steps
     ) -> BeliefOutput:
         """Tokenize one chunk of each sample."""
-        fused = torch.tanh(self.fuse(torch.cat([action_states, action_tokens], dim=-1)))  # (N, L, D) c_{t,i}
+        features = torch.cat([action_states, action_tokens], dim=-1).to(self.fuse.weight.dtype)
+        fused = torch.tanh(self.fuse(features))  # (N, L, D) c_{t,i}
         assignments = self.assignments(fused, step_mask)  # (N, L, M) π
-        fused = fused.float()
-        tokens = assignments.transpose(1, 2) @ fused  # (N, M, D), Eq. tok_merge
-        return BeliefOutput(
-            # Cuts the path through time: the tokenizer learns from the current chunk's losses only.
-            next_tokens=tokens.detach(),
-            reconstructions=assignments @ tokens,  # Eq. tok_perstep
-            entropies=slot_entropies(assignments),
-            overlaps=slot_overlaps(assignments),
-        )
+        with torch.autocast(fused.device.type, enabled=False):  # averages and regularisers in float32
+            tokens = assignments.transpose(1, 2) @ fused.float()  # (N, M, D), Eq. tok_merge
+            return BeliefOutput(
+                # Cuts the path through time: the tokenizer learns from the current chunk's losses only.
+                next_tokens=tokens.detach(),
+                reconstructions=assignments @ tokens,  # Eq. tok_perstep
+                entropies=slot_entropies(assignments),
+                overlaps=slot_overlaps(assignments),
+            )
 
     def assignments(self, fused: Tensor, step_mask: Tensor | None = None) -> Tensor:  # (N, L, M)
         """Each slot's distribution over the steps of the chunk (Eq. tok_assign), in float32."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ptr_robot.errors import NonFiniteError, PTRError, ShapeError
-from ptr_robot.method.distributed import RankLayout, gather_flags
+from ptr_robot.method.distributed import RankLayout, gather_flags, is_distributed
 from ptr_robot.method.types import ChunkForward, Samples
 
 _PROBLEMS: tuple[tuple[type[PTRError], str], ...] = (
@@ -18,6 +18,9 @@ _PROBLEMS: tuple[tuple[type[PTRError], str], ...] = (
     (NonFiniteError, "action_states hold NaN or infinity; check the policy's forward pass"),
     (NonFiniteError, "targets hold NaN or infinity where has_target is True; check the future observations"),
     (ShapeError, "step_mask is False at every step of a chunk; mark such chunks in is_padding"),
+    (NonFiniteError, "offsets hold a negative, NaN or infinite value; give Δ' >= 0"),
+    (NonFiniteError, "states hold NaN or infinity; check the recorded proprioception"),
+    (PTRError, "another rank could not use its input; its own error says why"),
 )
 
 
@@ -50,17 +53,41 @@ def check_shapes(chunk: ChunkForward, samples: Samples, widths: Widths) -> None:
     _expect("sample_ids", samples.sample_ids, (count,), torch.int64)
     for name in ("episode_ids", "task_ids", "source_ids"):
         _expect(name, getattr(samples, name), (count,), torch.int64)
-    _expect("states", samples.states, (count, widths.state))
+    _check_states(samples.states, count, widths.state)
     _expect("offsets", samples.offsets, (count,))
     _expect("is_padding", samples.is_padding, (count,), torch.bool)
 
 
-def agree_on_layout(chunk: ChunkForward, samples: Samples, *, check_values: bool) -> RankLayout:
-    """The rows of each rank; raises on every rank if any rank's values are unusable."""
+def _check_states(states: Tensor | None, count: int, width: int) -> None:
+    if states is None and width:
+        raise ShapeError(f"PTR was built with state_dim={width}, but samples.states is missing")
+    if states is not None and not width:
+        raise ShapeError(
+            f"samples.states has shape {tuple(states.shape)}, but PTR was built without state_dim; "
+            f"give PTR(state_dim={states.shape[-1]})"
+        )
+    _expect("states", states, (count, width))
+
+
+def agree_on_layout(
+    chunk: ChunkForward, samples: Samples, *, problem: PTRError | None, check_values: bool
+) -> RankLayout:
+    """The rows of each rank; raises on every rank if any rank has a ``problem`` or values it cannot use."""
+    if not is_distributed():
+        if problem is not None:
+            raise problem
+        if not check_values:
+            return RankLayout(0, (chunk.action_losses.shape[0],))
     device = chunk.action_losses.device
-    count = torch.tensor([chunk.action_losses.shape[0]], device=device)
-    flags = _value_flags(chunk, samples).long() if check_values else count.new_zeros(len(_PROBLEMS))
+    count = torch.tensor([0 if problem else chunk.action_losses.shape[0]], device=device)
+    flags = torch.zeros(len(_PROBLEMS), dtype=torch.int64, device=device)
+    if problem is not None:
+        flags[-1] = 1
+    elif check_values:
+        flags = _value_flags(chunk, samples).long()
     gathered = gather_flags(torch.cat([count, flags]))
+    if problem is not None:
+        raise problem
     for rank, (_, *problems) in enumerate(gathered):
         for is_wrong, (kind, message) in zip(problems, _PROBLEMS, strict=True):
             if is_wrong:
@@ -71,20 +98,26 @@ def agree_on_layout(chunk: ChunkForward, samples: Samples, *, check_values: bool
 
 
 def _value_flags(chunk: ChunkForward, samples: Samples) -> Tensor:  # (problems,) bool
-    never = torch.zeros((), dtype=torch.bool, device=chunk.action_losses.device)
-    bad_target = ~samples.targets.isfinite().all(dim=1) & samples.has_target
-    empty = never
-    if chunk.step_mask is not None:
-        empty_rows = ~chunk.step_mask.any(dim=1)
-        empty = (empty_rows if samples.is_padding is None else empty_rows & ~samples.is_padding).any()
+    """One flag a problem; what padding chunks hold is nobody's concern."""
+    is_real = torch.ones_like(samples.has_target) if samples.is_padding is None else ~samples.is_padding
+    never = torch.zeros((), dtype=torch.bool, device=is_real.device)
+
+    def is_broken(values: Tensor | None, counts: Tensor = is_real) -> Tensor:
+        return never if values is None else (~values.isfinite().flatten(1).all(dim=1) & counts).any()
+
     return torch.stack(
         [
-            ~chunk.action_losses.isfinite().all(),
-            ~chunk.contexts.isfinite().all(),
-            ~chunk.action_tokens.isfinite().all(),
-            never if chunk.action_states is None else ~chunk.action_states.isfinite().all(),
-            bad_target.any(),
-            empty,
+            is_broken(chunk.action_losses.unsqueeze(1)),
+            is_broken(chunk.contexts),
+            is_broken(chunk.action_tokens),
+            is_broken(chunk.action_states),
+            is_broken(samples.targets, samples.has_target & is_real),
+            never if chunk.step_mask is None else (~chunk.step_mask.any(dim=1) & is_real).any(),
+            never
+            if samples.offsets is None
+            else (~((samples.offsets >= 0) & samples.offsets.isfinite()) & is_real).any(),
+            is_broken(samples.states),
+            never,
         ]
     )
 

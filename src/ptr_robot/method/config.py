@@ -77,8 +77,14 @@ class ScorerConfig:
     identification_weight: float = 0.05  # λ_id
     ranking_weight: float = 0.25  # λ_rank
     num_folds: int = 1  # 1: the paper; more: cross-fitted heads
-    detach_features: bool = False  # True: no loss of the scorer reaches the policy or the tokenizer
+    # True: no loss of the scorer reaches the policy or the tokenizer; None: so with folds, which would leak otherwise.
+    detach_features: bool | None = None
     offset_discount: float = 1.0  # γ on the identification loss
+
+    @property
+    def is_detached(self) -> bool:
+        """Whether the scorer's losses train its heads alone."""
+        return self.num_folds > 1 if self.detach_features is None else self.detach_features
 
     def __post_init__(self) -> None:
         _require(self.hidden_dim >= 1, "scorer.hidden_dim", self.hidden_dim, "at least 1")
@@ -140,6 +146,8 @@ class ControllerConfig:
         for name in ("temperature", "beta"):
             low, high = getattr(self, f"{name}_min"), getattr(self, f"{name}_max")
             _require(0 < low <= high, f"controller.{name}_min and _max", (low, high), "0 < min <= max")
+        accuracies = (self.weak_accuracy, self.strong_accuracy)
+        _require(accuracies[0] <= accuracies[1], "controller.weak_ and strong_accuracy", accuracies, "in that order")
         accuracies = (self.hard_accuracy_low, self.hard_accuracy_high)
         _require(
             0 <= accuracies[0] < accuracies[1] <= 1,
@@ -195,7 +203,7 @@ def _belief_alone() -> PTRConfig:
 def _small_data() -> PTRConfig:
     return PTRConfig(
         targets=TargetConfig(kind="change"),
-        scorer=ScorerConfig(num_folds=5, detach_features=True),
+        scorer=ScorerConfig(num_folds=5),
         weights=WeightConfig(fallback="mean"),
     )
 

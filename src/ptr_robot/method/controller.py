@@ -33,9 +33,9 @@ class ScaleController(nn.Module):
         momentum = self.config.momentum
         fresh = self.averages.isnan()
         moved = torch.where(fresh, statistics, momentum * self.averages + (1 - momentum) * statistics)
-        # A step without any valid target says nothing of accuracy, margin and score.
-        keep = torch.tensor([True, True, True, False], device=moved.device) & ~has_valid
-        self.averages.copy_(torch.where(keep, self.averages, moved))
+        # A step in which nothing was identified says nothing of accuracy, margin and score.
+        moved[:3] = torch.where(has_valid, moved[:3], self.averages[:3])
+        self.averages.copy_(moved)
 
     def adjust(self) -> None:
         """The update rule: two conditional branches, one interpolation, and the bounds."""

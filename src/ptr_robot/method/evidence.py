@@ -56,7 +56,7 @@ class TransitionScorer(nn.Module):
         other_summaries: Tensor,  # (N, De) ẽ_t: another sample's, constant
         candidates: Candidates,
         is_valid: Tensor,  # (N,) bool
-        has_other: Tensor,  # () bool: whether any other valid sample exists to take ẽ_t from
+        has_other: Tensor,  # () bool: whether ẽ_t is another sample's at all
         folds: Tensor,  # (N,) int64
         temperature: float,
     ) -> Evidence:

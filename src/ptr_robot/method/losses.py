@@ -42,7 +42,7 @@ class Objective:
     @property
     def loss(self) -> Tensor:
         """Eq. total_loss, scaled so that averaging gradients over ranks gives the global gradient."""
-        return self.weighted_action_sum / self.weight_sum + self.auxiliary_loss
+        return self.weighted_action_sum / _positive(self.weight_sum) + self.auxiliary_loss
 
     def tokenizer_loss(self, config: BeliefConfig) -> Tensor:
         """L_tok = λ_ent H_tok + λ_div D_tok."""
@@ -64,7 +64,7 @@ def total_objective(terms: SampleTerms, belief: BeliefConfig, scorer: ScorerConf
         ]
     )
     totals = sum_over_ranks(sums)
-    weight_sum, real_count, valid_count = totals[5], totals[6], totals[7].clamp(min=1)
+    weight_sum, real_count, valid_count = totals[5], totals[6].clamp(min=1), totals[7].clamp(min=1)
     # Gradients are averaged over ranks after backward, so each rank's share is scaled up by their number.
     local = sums * world_size if world_size > 1 else sums
     auxiliary = (
@@ -78,9 +78,14 @@ def total_objective(terms: SampleTerms, belief: BeliefConfig, scorer: ScorerConf
         auxiliary_loss=auxiliary,
         weight_sum=weight_sum,
         sample_count=real_count,
-        action_loss=totals[0] / weight_sum,
+        action_loss=totals[0] / _positive(weight_sum),
         identification_loss=totals[1] / valid_count,
         ranking_loss=totals[2] / valid_count,
         entropy=totals[3] / real_count,
         overlap=totals[4] / real_count,
     )
+
+
+def _positive(weight_sum: Tensor) -> Tensor:
+    """Where every sample weighs nothing, the weighted sum is zero, and so is the loss."""
+    return torch.where(weight_sum > 0, weight_sum, torch.ones_like(weight_sum))

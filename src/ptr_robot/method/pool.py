@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ptr_robot.method.config import PoolConfig
@@ -17,18 +18,19 @@ from ptr_robot.method.types import Samples
 class TargetRows:
     """Targets of the global batch with what the pool must know of each; the same on every rank."""
 
-    targets: Tensor  # (G, Dy), zero where not valid
+    targets: Tensor  # (G, Dy) of unit length, zero where not valid
     valid: Tensor  # (G,) bool
     sample_ids: Tensor  # (G,) int64
     task_ids: Tensor  # (G,) int64
     states: Tensor  # (G, S) float32
 
     @staticmethod
-    def gather(samples: Samples, layout: RankLayout, state_dim: int) -> TargetRows:
-        """Collect the rows of all ranks: one gather of floats, one of integers."""
+    def gather(samples: Samples, layout: RankLayout, *, state_dim: int, eps: float) -> TargetRows:
+        """Collect the rows of all ranks, L2-normalised: one gather of floats, one of integers."""
         valid = samples.has_target
         count = valid.shape[0]
         targets = torch.where(valid.unsqueeze(1), samples.targets.float(), 0.0)
+        targets = F.normalize(targets, dim=1, eps=eps)
         states = samples.states if samples.states is not None else targets.new_zeros(count, state_dim)
         tasks = samples.task_ids if samples.task_ids is not None else torch.zeros_like(samples.sample_ids)
         floats = gather_rows(torch.cat([targets, states.float()], dim=1), layout)
@@ -81,10 +83,10 @@ class TargetQueue(nn.Module):
         """Put the valid rows in, oldest out; of more rows than the queue holds, the last ones stay."""
         keep = rows.valid.nonzero().squeeze(1)[-self.size :] if self.size else rows.valid.new_zeros(0).long()
         slots = (self.next_slot + torch.arange(len(keep), device=keep.device)) % max(self.size, 1)
-        self.targets[slots] = rows.targets[keep]
+        self.targets[slots] = rows.targets[keep].to(self.targets.dtype)
         self.sample_ids[slots] = rows.sample_ids[keep]
         self.task_ids[slots] = rows.task_ids[keep]
-        self.states[slots] = rows.states[keep]
+        self.states[slots] = rows.states[keep].to(self.states.dtype)
         self.filled[slots] = True
         self.next_slot = (self.next_slot + len(keep)) % max(self.size, 1)
 
@@ -116,7 +118,7 @@ class CandidatePool(nn.Module):
             in_batch = in_batch & (column >= own.start) & (column < own.stop)
         queued = self.draw(rows.sample_ids[own], rows.task_ids[own], rows.states[own], hard_ratio=hard_ratio, step=step)
         return Candidates(
-            targets=torch.cat([rows.targets, self.queue.targets]),
+            targets=torch.cat([rows.targets, self.queue.targets.float()]),
             positive_column=torch.arange(own.start, own.stop, device=in_batch.device),
             is_negative=torch.cat([in_batch, queued], dim=1),
         )
@@ -145,7 +147,7 @@ class CandidatePool(nn.Module):
         num_hard = round(hard_ratio * budget)
         if num_hard > 0:
             same_task = eligible & (queue.task_ids == task_ids.unsqueeze(1))
-            distances = torch.cdist(states, queue.states) if self.state_dim else ranks
+            distances = torch.cdist(states, queue.states.float()) if self.state_dim else ranks
             hard = _lowest(distances.masked_fill(~same_task, float("inf")), num_hard)
             ranks = ranks.masked_fill(hard, -1.0)
         return _lowest(ranks, budget)

@@ -54,14 +54,19 @@ def ranking_terms(matched: Tensor, mismatched: Tensor) -> Tensor:  # (F, N), (F,
     return F.softplus(mismatched - matched)
 
 
-def derangement(sample_ids: Tensor, valid: Tensor, seed: int, step: int) -> Tensor:  # (G,), (G,) -> (G,) int64
-    """Another valid row for each valid row: its successor on one random cycle through all of them.
+def other_samples(sample_ids: Tensor, valid: Tensor, seed: int, step: int) -> tuple[Tensor, Tensor]:
+    """Another sample's row for each valid row of (G,), and whether there is any: (G,) int64 and () bool.
 
-    The cycle follows a hash of the samples' identities, so it does not depend on their order or on the ranks. Rows that
-    are not valid, and a valid row that has no other, point at some row that must not be used.
+    Rows follow each other on one random cycle through all valid samples: with distinct samples a derangement. Copies
+    of one sample share their successor, which is never a copy of themselves. The cycle follows a hash of the
+    identities and depends neither on the rows' order nor on the ranks. Rows that are not valid point anywhere.
     """
     keys = hash_integers(seed, step, sample_ids).masked_fill(~valid, 1 << 32)
-    order = keys.argsort(stable=True)  # valid rows first
-    following = torch.arange(1, len(order) + 1, device=order.device)
-    following = torch.where(following >= valid.sum(), 0, following)
-    return torch.empty_like(order).scatter_(0, order, order[following])
+    keys, order = keys.sort(stable=True)  # valid rows first, copies side by side
+    places = torch.arange(len(keys), device=keys.device)
+    is_last_copy = keys != keys.roll(-1)
+    is_last_copy[-1] = True
+    last_copies = torch.where(is_last_copy, places, len(keys)).flip(0).cummin(dim=0).values.flip(0)
+    following = torch.where(last_copies + 1 >= valid.sum(), 0, last_copies + 1)
+    partners = torch.empty_like(order).scatter_(0, order, order[following])
+    return partners, (is_last_copy & (keys < 1 << 32)).sum() > 1

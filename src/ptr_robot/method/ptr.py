@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from ptr_robot.errors import ConfigError
+from ptr_robot.errors import ConfigError, PTRError, ShapeError
 from ptr_robot.method.belief import BeliefOutput, BeliefTokenizer
 from ptr_robot.method.checks import Widths, agree_on_layout, check_shapes
 from ptr_robot.method.config import PTRConfig
@@ -18,10 +18,13 @@ from ptr_robot.method.evidence import Evidence, TransitionScorer
 from ptr_robot.method.folds import assign_folds
 from ptr_robot.method.losses import SampleTerms, total_objective
 from ptr_robot.method.pool import CandidatePool, TargetRows
-from ptr_robot.method.posterior import derangement
+from ptr_robot.method.posterior import other_samples
 from ptr_robot.method.targets import EMATargetEncoder, make_targets
 from ptr_robot.method.types import ChunkForward, PTROutput, Samples
 from ptr_robot.method.weights import ExponentialWeightMap, WeightMap, discount_weights
+
+MAX_PENDING = 1000
+_NEEDS_STATES = "belief tokens need action_states (the hidden states on the action positions)"
 
 ChunkStep = Callable[[int, "Tensor | None"], ChunkForward]
 
@@ -56,7 +59,7 @@ class PTR(nn.Module):
         self._pending: list[_Pending] = []
         self.register_buffer("mean_weight", torch.ones(()))
         with torch.random.fork_rng(devices=[]):  # building PTR leaves the policy's random numbers as they were
-            torch.manual_seed(config.seed)
+            torch.default_generator.manual_seed(config.seed)
             self._build(self.widths)
 
     def _build(self, widths: Widths) -> None:
@@ -85,7 +88,9 @@ class PTR(nn.Module):
         The belief recursion runs chunk by chunk (lines 1 to 4 and 10). Lines 5 to 9 do not depend on it and are taken
         for all chunks at once, so that every chunk of the batch is a candidate for every other.
         """
-        batch_size = samples.sample_ids.shape[0] // num_chunks
+        batch_size, rest = divmod(samples.sample_ids.shape[0], num_chunks)
+        if rest:
+            raise ShapeError(f"{samples.sample_ids.shape[0]} samples cannot be segments of {num_chunks} chunks each")
         belief = self.initial_belief(batch_size)  # line 1
         padding = None if samples.is_padding is None else samples.is_padding.view(batch_size, num_chunks)
         chunks = []
@@ -97,19 +102,25 @@ class PTR(nn.Module):
         output: PTROutput = self(ChunkForward.stack(chunks), samples)  # lines 5 to 9, and the loss of line 12
         return output
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]  # the step count and the controller's numbers are Python's
     def forward(self, chunk: ChunkForward, samples: Samples) -> PTROutput:
-        """Scores, weights and the total loss of ``N`` chunks."""
-        check_shapes(chunk, samples, self.widths)
+        """Scores, weights and the total loss of ``N`` chunks; under several processes all of them must call it."""
+        problem = self._problem(chunk, samples)
+        check_values = self.config.check_inputs
+        layout = agree_on_layout(chunk, samples, problem=problem, check_values=check_values)
         samples = _without_padding_targets(samples)
-        layout = agree_on_layout(chunk, samples, check_values=self.config.check_inputs)
         tokenized = self._tokenize(chunk, samples.is_padding)
         evidence, rows = self._identify(chunk, samples, tokenized, layout)  # lines 5 to 8
-        weights = self._weigh(evidence, samples)  # line 9
+        weights = self._weigh(evidence, samples, layout)  # line 9
         terms = self._terms(chunk, samples, tokenized, evidence, weights)
         objective = total_objective(terms, self.config.belief, self.config.scorer, layout.world_size)  # line 12
-        if self.training:
+        if self.belief is not None:  # a policy may ignore belief tokens; DDP wants a gradient for z_init all the same
+            objective = replace(
+                objective, auxiliary_loss=objective.auxiliary_loss + 0 * self.belief.initial_tokens.sum()
+            )
+        if self.training and torch.is_grad_enabled():
             mean_weight = objective.weight_sum / objective.sample_count
-            self._pending.append(_Pending(rows, _statistics(evidence, terms.is_real), mean_weight.detach()))
+            self._remember(_Pending(rows, _statistics(evidence, terms.is_real), mean_weight.detach()))
         return PTROutput(
             loss=objective.loss,
             weighted_action_sum=objective.weighted_action_sum,
@@ -139,13 +150,14 @@ class PTR(nn.Module):
             count = chunk.action_losses.shape[0]
             return Evidence.none(count, config.num_folds, chunk.action_losses.device), None
         contexts, summaries = chunk.contexts, self._summarize(chunk, tokenized, samples.is_padding)  # e_t
-        if config.detach_features:
+        if config.is_detached:
             # Cuts the path into the policy and the tokenizer: the scorer's losses train its heads alone.
             contexts, summaries = contexts.detach(), summaries.detach()
-        rows = TargetRows.gather(samples, layout, self.pool.state_dim)  # line 5
+        eps = self.config.targets.normalize_eps
+        rows = TargetRows.gather(samples, layout, state_dim=self.widths.state, eps=eps)  # line 5
         candidates = self.pool(rows, layout, hard_ratio=self.controller.hard_ratio, step=self.step)  # line 6
         own = slice(layout.first_row, layout.first_row + layout.counts[layout.rank])
-        partners = derangement(rows.sample_ids, rows.valid, self.config.pool.seed, self.step)
+        partners, has_other = other_samples(rows.sample_ids, rows.valid, self.config.pool.seed, self.step)
         # Another sample's action enters as a constant: it is the recorded one that must explain the target.
         other_summaries = gather_rows(summaries, layout)[partners[own]]
         evidence: Evidence = self.scorer(  # lines 7 and 8
@@ -154,19 +166,19 @@ class PTR(nn.Module):
             other_summaries,
             candidates,
             is_valid=rows.valid[own],
-            has_other=rows.valid.sum() > 1,
+            has_other=has_other,
             folds=self._folds(samples),
             temperature=self.controller.temperature,
         )
         return evidence, rows
 
     @torch.no_grad()  # weights are constants of the action loss
-    def _weigh(self, evidence: Evidence, samples: Samples) -> Tensor:  # (N,)
+    def _weigh(self, evidence: Evidence, samples: Samples, layout: RankLayout) -> Tensor:  # (N,)
         """Line 9: the conservative weight, exactly one during warm-up and, by default, without a target."""
         config = self.config.weights
         weights = torch.ones_like(evidence.scores)
         if self.scorer is not None and self.step >= config.warmup_steps:
-            mapped = self.weight_map(evidence.scores, self.controller.beta)
+            mapped = self._map_scores(evidence, layout)
             if samples.offsets is not None and config.offset_discount < 1:
                 mapped = discount_weights(mapped, samples.offsets, config.offset_discount)
             weights = torch.where(evidence.is_scored, mapped, weights)
@@ -178,6 +190,19 @@ class PTR(nn.Module):
         if samples.is_padding is not None:
             weights = weights.masked_fill(samples.is_padding, 0.0)
         return weights
+
+    def _map_scores(self, evidence: Evidence, layout: RankLayout) -> Tensor:  # (N,); one where not scored
+        """The map sees the scored samples of all ranks, so that it may compare them."""
+        is_scored = gather_rows(evidence.is_scored, layout)
+        mapped = torch.ones(len(is_scored), device=is_scored.device)
+        mapped[is_scored] = self.weight_map(gather_rows(evidence.scores, layout)[is_scored], self.controller.beta)
+        low, high = self.weight_map.bounds
+        if (
+            self.config.check_inputs
+            and not ((mapped >= min(low, 1.0) - 1e-5) & (mapped <= max(high, 1.0) * 1.00001)).all()
+        ):
+            raise ConfigError(f"{type(self.weight_map).__name__} gave weights outside its bounds [{low}, {high}]")
+        return mapped[layout.first_row : layout.first_row + layout.counts[layout.rank]]
 
     def _terms(
         self,
@@ -193,8 +218,11 @@ class PTR(nn.Module):
             identification = identification * discount**samples.offsets
         is_real = torch.ones_like(samples.has_target) if samples.is_padding is None else ~samples.is_padding
         zeros = torch.zeros_like(weights)
+        losses = chunk.action_losses
+        if samples.is_padding is not None:
+            losses = losses.masked_fill(samples.is_padding, 0.0)
         return SampleTerms(
-            weighted_action=weights * chunk.action_losses,
+            weighted_action=weights * losses,
             weights=weights,
             identification=identification,
             ranking=evidence.ranking,
@@ -208,6 +236,7 @@ class PTR(nn.Module):
         """z_init for each sample, or None where belief tokens are off."""
         return None if self.belief is None else self.belief.initial(batch_size)
 
+    @torch.no_grad()  # nothing of the next chunk's loss may come back this way
     def next_belief(self, chunk: ChunkForward, is_padding: Tensor | None = None) -> Tensor | None:  # (N, M, Da)
         """z_{t+1} = sg(B(C_t, A_t)): between the chunks of a segment, and between predictions at inference."""
         tokenized = self._tokenize(chunk, is_padding)
@@ -231,7 +260,7 @@ class PTR(nn.Module):
         if self.target_encoder is not None:
             if vision_tower is None:
                 raise ConfigError("update() needs the policy's vision tower, which the EMA encoder follows")
-            self.target_encoder.update(vision_tower)
+            self.target_encoder.update(vision_tower, self.config.targets.ema_decay)
         self.step += 1
         for pending in self._pending:
             self._commit(pending)
@@ -240,6 +269,14 @@ class PTR(nn.Module):
         self._pending.clear()
         if self.step % self.config.controller.interval_steps == 0:
             self.controller.adjust()
+
+    def _remember(self, pending: _Pending) -> None:
+        if len(self._pending) >= MAX_PENDING:
+            raise ConfigError(
+                f"{MAX_PENDING} forward passes without update(); call it after each step of the optimiser, or score "
+                "under eval() or torch.no_grad()"
+            )
+        self._pending.append(pending)
 
     def _commit(self, pending: _Pending) -> None:
         if self.scorer is None or self.pool is None or pending.rows is None:
@@ -252,7 +289,7 @@ class PTR(nn.Module):
         if self.belief is None:
             return None
         if chunk.action_states is None:
-            raise ConfigError("belief tokens need action_states (the hidden states on the action positions)")
+            raise ConfigError(_NEEDS_STATES)
         mask = _real_steps(chunk.step_mask, is_padding)
         tokenized: BeliefOutput = self.belief(chunk.action_states, chunk.action_tokens, mask)
         return tokenized
@@ -274,9 +311,21 @@ class PTR(nn.Module):
         num_folds = self.config.scorer.num_folds
         if num_folds == 1:
             return torch.zeros_like(samples.sample_ids)
-        if samples.episode_ids is None:
-            raise ConfigError(f"scorer.num_folds is {num_folds}: cross-fitted heads need samples.episode_ids")
+        assert samples.episode_ids is not None  # seen by _problem
         return assign_folds(samples.episode_ids, num_folds, self.config.seed)
+
+    def _problem(self, chunk: ChunkForward, samples: Samples) -> PTRError | None:
+        """What keeps this rank from going on; raised only once the other ranks know."""
+        num_folds = self.config.scorer.num_folds
+        try:
+            check_shapes(chunk, samples, self.widths)
+        except PTRError as error:
+            return error
+        if self.belief is not None and chunk.action_states is None:
+            return ConfigError(_NEEDS_STATES)
+        if self.scorer is not None and num_folds > 1 and samples.episode_ids is None:
+            return ConfigError(f"scorer.num_folds is {num_folds}: cross-fitted heads need samples.episode_ids")
+        return None
 
     def get_extra_state(self) -> Tensor:
         """The step count; buffers and parameters hold the rest of what a resumed run needs."""
@@ -285,6 +334,7 @@ class PTR(nn.Module):
     def set_extra_state(self, state: Tensor) -> None:
         """Take back what ``get_extra_state`` gave."""
         self.step = int(state)
+        self._pending.clear()
 
 
 @dataclass(frozen=True)
@@ -298,7 +348,8 @@ class _Pending:
 
 def _statistics(evidence: Evidence, is_real: Tensor) -> Tensor:  # (5 + F,)
     """Global means over the scored samples, as ``controller.STATISTICS`` orders them."""
-    scored = evidence.is_scored.float()
+    # A sample without negatives is identified trivially: it says nothing about the scorer.
+    scored = (evidence.is_scored & (evidence.candidate_counts > 1)).float()
     accurate = (evidence.margins > 0).float()
     sums = [(accurate * scored).sum(), (evidence.margins * scored).sum(), (evidence.scores * scored).sum()]
     counts = [evidence.is_valid.sum().float(), scored.sum(), is_real.sum().float()]

@@ -21,7 +21,7 @@ class StackedLinear(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:  # (N, in) or (F, N, in) -> (F, N, out)
         """Each fold's own map of the inputs."""
-        return inputs @ self.weight + self.bias
+        return inputs.to(self.weight.dtype) @ self.weight + self.bias
 
 
 class QueryHeads(nn.Module):

@@ -17,7 +17,7 @@ class EMATargetEncoder(nn.Module):
     """g: a slowly moving copy of the policy's vision tower that ends after one of its blocks.
 
     Works on any module whose forward pass runs its blocks in order: a hook on the chosen block keeps its output and
-    ends the pass. Later blocks are dropped from the copy, so it costs no more memory than what it runs.
+    ends the pass. The later blocks of the same list are dropped from the copy.
     """
 
     def __init__(
@@ -26,14 +26,12 @@ class EMATargetEncoder(nn.Module):
         *,
         block: int | str | None = None,
         num_prefix_tokens: int = 0,
-        decay: float = 0.999,
     ) -> None:
         """``block``: how many blocks to keep (default half), or a module's dotted name for towers without a block list.
 
         ``num_prefix_tokens`` leading tokens (class and register tokens) are left out of the mean over patches.
         """
         super().__init__()
-        self.decay = decay
         self.num_prefix_tokens = num_prefix_tokens
         self.block_name = resolve_block(tower, block)
         # Float32 whatever the tower's precision: a step of 1 − μ = 0.001 is lost to rounding in bfloat16.
@@ -50,18 +48,18 @@ class EMATargetEncoder(nn.Module):
         return pooled.reshape(*images.shape[:-3], -1).mean(dim=-2)
 
     @torch.no_grad()
-    def update(self, tower: nn.Module) -> None:
-        """g ← μ g + (1 − μ) v; buffers such as batch-norm statistics are copied."""
+    def update(self, tower: nn.Module, decay: float) -> None:
+        """g ← μ g + (1 − μ) v with μ = ``decay``; buffers such as batch-norm statistics are copied."""
         online = dict(tower.named_parameters())
         names = [name for name, _ in self.tower.named_parameters()]
         if missing := [name for name in names if name not in online]:
             raise ConfigError(
                 f"the tower given to update() has no parameter {missing[0]!r}; give the tower the encoder was made from"
             )
-        if self.decay < 1:
+        if decay < 1:
             mine = list(self.tower.parameters())
             theirs = [online[name].detach().to(own) for name, own in zip(names, mine, strict=True)]
-            average = get_ema_multi_avg_fn(self.decay)  # type: ignore[no-untyped-call]
+            average = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
             average(mine, theirs, 0)
             buffers = dict(tower.named_buffers())
             for name, buffer in self.tower.named_buffers():

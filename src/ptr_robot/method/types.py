@@ -39,7 +39,7 @@ class ChunkForward:
 class Samples:
     """What is known about each of the ``N`` chunks besides the policy's view of it."""
 
-    targets: Tensor  # (N, Dy) encoded consequences; rows without a target may hold anything
+    targets: Tensor  # (N, Dy) encoded consequences, of any length; rows without a target may hold anything
     has_target: Tensor  # (N,) bool
     sample_ids: Tensor  # (N,) int64: the identity of the sample in the dataset, the same in every epoch
     episode_ids: Tensor | None = None  # (N,) int64: needed when num_folds > 1
@@ -72,6 +72,6 @@ class PTROutput:
     log_posteriors: Tensor  # (N,) float32; zero where a sample has no target
     margins: Tensor  # (N,) float32 matched logit minus best mismatched one; zero where there is none
     candidate_counts: Tensor  # (N,) int64 |Y_t|; 1 where a sample has no target
-    is_scored: Tensor  # (N,) bool: the sample had a target
+    is_scored: Tensor  # (N,) bool: it has a target, and with folds a head that has learnt something
     token_entropy: Tensor  # () H_tok
     token_overlap: Tensor  # () D_tok

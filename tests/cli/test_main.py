@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import subprocess
 import sys
 
@@ -71,6 +72,40 @@ def test_control_c_is_exit_code_130(monkeypatch, capsys, verb_that_raises):
     verb_that_raises(KeyboardInterrupt())
     assert exit_of(monkeypatch, "info", "x") == 130
     assert "interrupted" in capsys.readouterr().err
+
+
+VERB_THAT_CLEANS_UP = """
+import sys, time
+from ptr_robot.cli import info
+from ptr_robot.cli.main import main
+
+def work(arguments):
+    try:
+        print("at work", flush=True)
+        time.sleep(600)
+    finally:
+        print("cleaned up", flush=True)
+
+info.main = work
+sys.argv = ["ptr", "info"]
+main()
+"""
+
+
+def test_sigterm_cleans_up_as_control_c_does():
+    process = subprocess.Popen(
+        [sys.executable, "-c", VERB_THAT_CLEANS_UP], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "at work\n"
+    process.send_signal(signal.SIGTERM)
+    printed, complaint = process.communicate(timeout=600)
+    assert (printed, complaint, process.returncode) == ("cleaned up\n", "ptr: interrupted\n", 130)
+
+
+def test_handlers_are_given_back(monkeypatch):
+    before = signal.getsignal(signal.SIGTERM)
+    exit_of(monkeypatch, "--version")
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_an_unexpected_error_keeps_its_traceback(monkeypatch, verb_that_raises):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,7 +47,6 @@ def main(arguments: Sequence[str]) -> int:
     shares = config.operators or {name: 1.0 for name in operators if name != "quitting"}
     mixture = resolve_mixture(shares, operators, config.fault_fraction)
     planned = plan_episodes(resolve_tasks(config.tasks), config.episodes, mixture, config.seed)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a job scheduler's stop cleans up as Ctrl-C does
     recorded = _record_with_progress(config, planned, operators)
     console = Console()
     console.print(summary(recorded))

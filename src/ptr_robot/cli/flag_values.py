@@ -1,4 +1,4 @@
-"""How a flag's value is written: what users type becomes what draccus reads, and a wrong value is shown the right form."""
+"""How a flag is written: what users type becomes what draccus reads, and a wrong value is shown the right form."""
 
 from __future__ import annotations
 

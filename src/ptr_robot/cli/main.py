@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ptr_robot import __version__
 from ptr_robot.cli.flags import program
@@ -45,10 +47,21 @@ def run(arguments: Sequence[str]) -> int:
     return int(module.main(list(arguments[1:])) or 0)
 
 
-def main() -> None:
-    """Console script: exit code 0 on success, 1 on an expected error, 130 on Ctrl-C."""
+@contextlib.contextmanager
+def sigterm_as_control_c() -> Iterator[None]:
+    """So that a job scheduler's stop cleans up as Ctrl-C does; ``ptr train`` saves first, with handlers of its own."""
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        code = run(sys.argv[1:])
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def main() -> None:
+    """Console script: exit code 0 on success, 1 on an expected error, 130 on Ctrl-C or SIGTERM."""
+    try:
+        with sigterm_as_control_c():
+            code = run(sys.argv[1:])
     except PTRError as error:
         sys.stderr.write(f"ptr: error: {error}\n")
         code = 1

@@ -6,6 +6,8 @@ import json
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from ptr_robot.data.config import DataConfig, SourceConfig
@@ -14,7 +16,16 @@ from ptr_robot.data.index import open_index
 from ptr_robot.data.loader import make_loader
 from ptr_robot.errors import ConfigError, DataError
 
-from .v21_writer import CAMERA, LENGTHS, episode_values, table_path, video_path, write_table, write_video
+from .v21_writer import (
+    CAMERA,
+    LENGTHS,
+    add_rewards,
+    episode_values,
+    table_path,
+    video_path,
+    write_table,
+    write_video,
+)
 
 BAD = 1  # the episode that is broken
 FIRST = LENGTHS[0]
@@ -71,6 +82,43 @@ def wrong_fps(root):
     write_table(table_path(root, BAD), BAD, states, actions, FIRST, fps=15)
 
 
+def change_column(root, key, change):
+    """Rewrite one column of the bad episode as lists of any length, nulls included."""
+    path = table_path(root, BAD)
+    table = pq.read_table(path)
+    cells = change(table.column(key).to_pylist())
+    kind = pa.list_(pa.float32()) if isinstance(cells[0], list) else table.schema.field(key).type
+    pq.write_table(table.set_column(table.schema.get_field_index(key), key, pa.array(cells, type=kind)), path)
+
+
+def null_action(root):
+    change_column(root, "action", lambda cells: [*cells[:3], None, *cells[4:]])
+
+
+def ragged_action(root):
+    change_column(root, "action", lambda cells: [*cells[:5], cells[5][:2], *cells[6:]])
+
+
+def narrow_action(root):
+    change_column(root, "action", lambda cells: [cell[:3] for cell in cells])
+
+
+def null_episode_number(root):
+    change_column(root, "episode_index", lambda cells: [*cells[:5], None, *cells[6:]])
+
+
+def jump_in_the_index(root):
+    change_column(root, "index", lambda cells: [*cells[:-1], cells[-1] + 4])
+
+
+def without_column(key):
+    def drop(root):
+        table = pq.read_table(table_path(root, BAD))
+        pq.write_table(table.drop([key]), table_path(root, BAD))
+
+    return drop
+
+
 CASES = [
     (missing_video, "episode_000001.mp4: episode 1, 'observation.images.front': no such file"),
     (broken_video, "episode_000001.mp4: episode 1, .*: not a readable video"),
@@ -83,6 +131,14 @@ CASES = [
     (nan_action, "episode_000001.parquet: episode 1 has nan in 'action', frame 7, dimension 2"),
     (infinite_state, "episode_000001.parquet: episode 1 has -inf in 'observation.state', frame 30"),
     (wrong_fps, "episode_000001.parquet: episode 1 has timestamps at 15 Hz while .* says fps 10"),
+    (null_action, "episode_000001.parquet: episode 1 has nan in 'action', frame 3, dimension 0"),
+    (ragged_action, "episode_000001.parquet: episode 1, 'action', frame 5: it has 2 values, the other frames 4"),
+    (narrow_action, "episode_000001.parquet: episode 1 has 3 values in 'action', meta/info.json says 4"),
+    (null_episode_number, "episode_000001.parquet: 'episode_index' or 'index' has empty cells"),
+    (jump_in_the_index, "episode_000001.parquet: episode 1 has 40 rows, its column 'index' runs from 23 to 66"),
+    (without_column("action"), "episode_000001.parquet: the column 'action' is missing"),
+    (without_column("task_index"), "episode_000001.parquet: the column 'task_index' is missing"),
+    (without_column("episode_index"), "episode_000001.parquet: the column 'episode_index' is missing"),
 ]
 
 
@@ -92,7 +148,7 @@ def test_bad_episode_is_named_in_one_line_and_can_be_skipped(own_v21, spoil, lin
     with pytest.raises(DataError, match=line) as caught:
         open_index(own_v21)
     assert "\n" not in str(caught.value)
-    assert "skip_bad_episodes" in str(caught.value)
+    assert "--skip_bad_episodes" in str(caught.value)
     index = open_index(own_v21, skip_bad_episodes=True)
     assert [episode.episode_index for episode in index.episodes] == [0, 2, 3]
     assert [problem.episode_index for problem in index.left_out] == [BAD]
@@ -116,6 +172,38 @@ def test_joined_video_that_ends_early(own_v30):
     assert [problem.episode_index for problem in index.left_out] == [3]
     assert "file-000.mp4: episode 3" in str(index.left_out[0])
     assert "which has only 106" in str(index.left_out[0])
+
+
+def test_a_ragged_episode_of_a_joined_file_is_lost_alone(own_v30):
+    path = own_v30 / "data/chunk-000/file-000.parquet"
+    table = pq.read_table(path, partitioning=None)
+    cells = table.column("action").to_pylist()
+    cells[LENGTHS[0] + 2] = [1.0]
+    column = pa.array(cells, type=pa.list_(pa.float32()))
+    pq.write_table(table.set_column(table.schema.get_field_index("action"), "action", column), path)
+    index = open_index(own_v30, skip_bad_episodes=True)
+    assert [str(p) for p in index.left_out] == [
+        f"{path}: episode 1, 'action', frame 2: it has 1 values, the other frames 4"
+    ]
+
+
+@pytest.mark.parametrize("settings", [{"image_size": 0}, {"image_keys": ["none"]}])
+def test_videos_that_nobody_asked_for_need_not_be_there(own_v21, tmp_path, settings):
+    missing_video(own_v21)
+    cameras = {"image_keys": settings.pop("image_keys", None)}
+    source = SourceConfig(str(own_v21), **cameras)
+    config = DataConfig([source], chunk_length=5, cache_dir=str(tmp_path / "cache"), **settings)
+    assert len(SegmentDataset(config)) == sum(LENGTHS)
+    with pytest.raises(DataError, match="no such file"):
+        SegmentDataset(DataConfig([SourceConfig(str(own_v21))], chunk_length=5, cache_dir=str(tmp_path / "cache")))
+
+
+def test_values_that_nobody_asked_for_need_not_be_finite(own_v21, tmp_path):
+    add_rewards(own_v21, np.nan)
+    config = DataConfig([SourceConfig(str(own_v21))], chunk_length=5, image_size=0, cache_dir=str(tmp_path / "cache"))
+    assert len(SegmentDataset(config)) == sum(LENGTHS)
+    with pytest.raises(DataError, match=r"episode 0 has nan in 'next.reward', frame 0"):
+        open_index(own_v21, vector_keys=["next.reward"])
 
 
 def test_joined_table_of_another_length(own_v30):

@@ -8,11 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from ptr_robot.data.config import DataConfig, SourceConfig
+from ptr_robot.data.dataset import SegmentDataset
 from ptr_robot.data.index import open_index
 from ptr_robot.data.tables import iterate_episodes, read_episode
 from ptr_robot.errors import ConfigError, DataError
 
-from .v21_writer import CAMERA, FPS, LENGTHS, TASKS, episode_values, table_path, video_path
+from .v21_writer import CAMERA, FPS, LENGTHS, TASKS, episode_values, table_path, video_path, write_table
 
 
 def test_v21_is_read_as_it_is(v21):
@@ -109,6 +111,85 @@ def test_unknown_version(own_v21):
 def test_broken_info(own_v21, content):
     (own_v21 / "meta/info.json").write_text(content)
     with pytest.raises(DataError, match=r"info.json: "):
+        open_index(own_v21)
+
+
+def set_info(**fields):
+    def change(root):
+        path = root / "meta/info.json"
+        info = json.loads(path.read_text()) | fields
+        path.write_text(json.dumps({key: value for key, value in info.items() if value != "absent"}))
+
+    return change
+
+
+def set_lines(name, text):
+    return lambda root: (root / "meta" / name).write_text(text + "\n")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "line"),
+    [
+        (set_info(video_path="absent"), r"info.json: video_path is None; .* video_key, episode_chunk"),
+        (set_info(video_path=None), r"info.json: video_path is None"),
+        (set_info(data_path="data/{chunk}.parquet"), r"info.json: data_path is 'data/\{chunk\}.parquet'; it can use"),
+        (set_info(features=[]), r"info.json: a field is not of the type"),
+        (set_info(features={"action": {"shape": [4]}}), r"info.json: the field 'dtype' is missing"),
+        (set_info(fps=True), r"info.json: fps is True"),
+        (set_lines("info.json", "[]"), r"info.json: holds a list"),
+        (set_lines("episodes.jsonl", '{"episode_index": 0, "length": 23}'), r"episodes.jsonl: the field 'tasks'"),
+        (set_lines("episodes.jsonl", "[1]"), r"episodes.jsonl: the line \[1\] is no mapping"),
+        (
+            set_lines("episodes.jsonl", '{"episode_index": 0, "length": 23, "tasks": "push"}'),
+            r"episodes.jsonl: .*tasks is 'push', not a list",
+        ),
+        (
+            set_lines("episodes.jsonl", '{"episode_index": 0, "length": 23, "tasks": ["push"]}\n' * 2),
+            "names episode 0 twice",
+        ),
+        (set_lines("tasks.jsonl", '{"task": "push"}'), r"tasks.jsonl: the field 'task_index' is missing"),
+    ],
+)
+def test_malformed_metadata_is_one_line_that_names_the_file(own_v21, spoil, line):
+    spoil(own_v21)
+    with pytest.raises(DataError, match=line) as caught:
+        open_index(own_v21)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("column", ["tasks", "length", "data/file_index", f"videos/{CAMERA}/from_timestamp"])
+def test_malformed_episode_table_is_one_line_that_names_the_file(own_v30, column):
+    (path,) = own_v30.glob("meta/episodes/*/*.parquet")
+    pd.read_parquet(path).drop(columns=column).to_parquet(path)
+    with pytest.raises(DataError, match=rf"file-000.parquet: the field '{column}' is missing"):
+        open_index(own_v30)
+
+
+def test_an_instruction_may_hold_a_line_separator(own_v21):
+    text = "push\u2028the cube"
+    lines = [{"task_index": 0, "task": text}, {"task_index": 1, "task": TASKS[1]}]
+    (own_v21 / "meta/tasks.jsonl").write_text("\n".join(json.dumps(line, ensure_ascii=False) for line in lines))
+    assert open_index(own_v21).tasks == {0: text, 1: TASKS[1]}
+
+
+def test_global_indices_are_those_of_the_tables_after_an_episode_was_deleted(own_v21, v21, tmp_path):
+    """Lengths would add up to 23 for episode 2, whose frames carry 63 to 79."""
+    path = own_v21 / "meta/episodes.jsonl"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], *lines[2:]]))
+    index = open_index(own_v21)
+    assert [(e.episode_index, e.first_index) for e in index.episodes] == [(0, 0), (2, 63), (3, 80)]
+    assert index.total_frames == sum(LENGTHS)
+    sources = [SourceConfig(str(own_v21)), SourceConfig(str(v21))]
+    dataset = SegmentDataset(DataConfig(sources, chunk_length=5, image_size=0, cache_dir=str(tmp_path / "cache")))
+    samples = dataset[range(len(dataset))].sample_id[:, 0].tolist()
+    assert len(set(samples)) == len(samples)
+
+
+def test_episodes_that_share_global_indices_are_refused(own_v21):
+    states, actions = episode_values(2, LENGTHS[2])
+    write_table(table_path(own_v21, 2), 2, states, actions, first_index=10)
+    with pytest.raises(DataError, match=r"000002.parquet: episode 2 starts at index 10, which is episode 0's"):
         open_index(own_v21)
 
 

@@ -102,6 +102,18 @@ def write_v21(root: Path, lengths=LENGTHS, robot_type: str = "metaworld") -> Pat
     return root
 
 
+def add_rewards(root: Path, value: float, lengths=LENGTHS) -> None:
+    """A feature that nothing here uses, with one value in every frame."""
+    for episode in range(len(lengths)):
+        path = table_path(root, episode)
+        table = pq.read_table(path)
+        rewards = pa.array(np.full(len(table), value, dtype="f4"))
+        pq.write_table(table.append_column("next.reward", rewards), path)
+    info = json.loads((root / "meta/info.json").read_text())
+    info["features"]["next.reward"] = {"dtype": "float32", "shape": [1], "names": None}
+    (root / "meta/info.json").write_text(json.dumps(info))
+
+
 def _statistics(states, actions) -> dict:
     return {
         key: {name: getattr(values, name)(axis=0).tolist() for name in ("min", "max", "mean", "std")}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
@@ -12,100 +11,74 @@ from typing import Any
 import numpy as np
 
 from ptr_robot.data.metadata import read_parquet
-from ptr_robot.data.records import DatasetIndex, EpisodeProblem, EpisodeRecord, VideoSpan
-from ptr_robot.data.tables import Columns, column_to_numpy, iterate_episodes
+from ptr_robot.data.records import DatasetIndex, EpisodeProblem, EpisodeRecord, Feature, VideoSpan
+from ptr_robot.data.tables import Columns, slice_episode
 from ptr_robot.errors import DataError, require
 
-Place = tuple[Path, int, int]  # of an episode: its table file, its first row there, the number of its rows
+TIME_AND_TASK = ("timestamp", "task_index")  # columns that every use of an episode needs
 
 
-def locate_rows(index: DatasetIndex) -> tuple[DatasetIndex, list[EpisodeProblem]]:
-    """The index with every episode's rows where the tables really hold them.
-
-    The row is taken from the table's own episode column: LeRobot's converter from v2.1 names the wrong file
-    for an episode that starts a new one, and LeRobot, which reads all files as one, does not notice.
-    """
-    places: dict[int, Place] = {}
-    reasons: dict[Path, str] = {}
-    for path in _tables_to_search(index):
-        places.update(_rows_of_file(path, reasons))
-    found: list[EpisodeRecord] = []
-    problems: list[EpisodeProblem] = []
-    for record in index.episodes:
-        problem = _row_problem(record, places.get(record.episode_index), reasons)
-        if problem is None:
-            table, first_row, _ = places[record.episode_index]
-            found.append(dataclasses.replace(record, table=table, first_row=first_row))
-        else:
-            problems.append(EpisodeProblem(record.episode_index, problem))
-    return dataclasses.replace(index, episodes=tuple(found)), problems
+def find_problems(
+    index: DatasetIndex, vector_keys: Sequence[str], camera_keys: Collection[str] | None = None
+) -> list[EpisodeProblem]:
+    """At most one problem an episode: the values of ``vector_keys`` and the times first, then the videos."""
+    problems = list(_table_problems(index, vector_keys))
+    bad = {problem.episode_index for problem in problems}
+    sound = [record for record in index.episodes if record.episode_index not in bad]
+    return [*problems, *find_video_problems(index, sound, camera_keys)]
 
 
-def _tables_to_search(index: DatasetIndex) -> list[Path]:
-    named = dict.fromkeys(record.table for record in index.episodes)
-    if index.version == "v2.1":
-        return list(named)
-    return list(dict.fromkeys([*named, *sorted((index.root / "data").glob("*/*.parquet"))]))
+def find_video_problems(
+    index: DatasetIndex, episodes: Sequence[EpisodeRecord], camera_keys: Collection[str] | None = None
+) -> Iterator[EpisodeProblem]:
+    """At most one problem an episode with the videos of ``camera_keys`` (None: of every camera)."""
+    for record in episodes:
+        message = next(_video_problems(record, index.fps, camera_keys), None)
+        if message is not None:
+            yield EpisodeProblem(record.episode_index, message)
 
 
-def _rows_of_file(path: Path, reasons: dict[Path, str]) -> dict[int, Place]:
-    """Where each episode of the file lies; a file that cannot be read goes to ``reasons``."""
-    try:
-        numbers = column_to_numpy(read_parquet(path, ["episode_index"]).column("episode_index"))
-    except DataError as error:
-        reasons[path] = str(error)
-        return {}
-    starts = np.flatnonzero(np.diff(numbers, prepend=-1))
-    lengths = np.diff(starts, append=len(numbers))
-    return {int(numbers[s]): (path, int(s), int(n)) for s, n in zip(starts, lengths, strict=True)}
-
-
-def _row_problem(record: EpisodeRecord, place: Place | None, reasons: dict[Path, str]) -> str | None:
-    if place is None:
-        reason = reasons.get(record.table, f"{record.table}: the file has no rows of it")
-        return f"episode {record.episode_index}: {reason}"
-    path, _, rows = place
-    if rows != record.length:
-        return f"{path}: episode {record.episode_index} has {rows} rows, its metadata says {record.length}"
-    return None
-
-
-def find_problems(index: DatasetIndex) -> list[EpisodeProblem]:
-    """At most one problem an episode: its values and times first, then its videos."""
-    problems = {problem.episode_index: problem for problem in _table_problems(index)}
-    for record in index.episodes:
-        if record.episode_index not in problems:
-            message = next(_video_problems(record, index.fps), None)
-            if message is not None:
-                problems[record.episode_index] = EpisodeProblem(record.episode_index, message)
-    return list(problems.values())
-
-
-def _table_problems(index: DatasetIndex) -> Iterator[EpisodeProblem]:
-    floats = [key for key in index.vector_keys if index.features[key].dtype.startswith("float")]
-    columns = [*floats, "timestamp"]
-    for _, group in groupby(index.episodes, key=lambda record: record.table):
+def _table_problems(index: DatasetIndex, keys: Sequence[str]) -> Iterator[EpisodeProblem]:
+    features = [index.features[key] for key in keys if key in index.vector_keys]
+    columns = [*(feature.key for feature in features), *TIME_AND_TASK]
+    for path, group in groupby(index.episodes, key=lambda record: record.table):
         records = list(group)
         try:
-            for record, values in iterate_episodes(index, columns, records):
-                message = _value_problem(record, values, floats) or _time_problem(record, values, index.fps)
-                if message is not None:
-                    yield EpisodeProblem(record.episode_index, message)
+            table = read_parquet(path, columns)
         except DataError as error:
             for record in records:
                 yield EpisodeProblem(record.episode_index, f"episode {record.episode_index}: {error}")
+            continue
+        for record in records:
+            message = _record_problem(record, table, features, index.fps)
+            if message is not None:
+                yield EpisodeProblem(record.episode_index, message)
 
 
-def _value_problem(record: EpisodeRecord, values: Columns, keys: Sequence[str]) -> str | None:
-    for key in keys:
+def _record_problem(record: EpisodeRecord, table: Any, features: Sequence[Feature], fps: float) -> str | None:
+    try:
+        values = slice_episode(table, record, [*(feature.key for feature in features), *TIME_AND_TASK])
+    except DataError as error:
+        return str(error)
+    sizes = {feature.key: feature.size for feature in features}
+    return _value_problem(record, values, {**sizes, **dict.fromkeys(TIME_AND_TASK, 1)}) or _time_problem(
+        record, values, fps
+    )
+
+
+def _value_problem(record: EpisodeRecord, values: Columns, sizes: Mapping[str, int]) -> str | None:
+    what = f"{record.table}: episode {record.episode_index}"
+    for key, size in sizes.items():
         frames = values[key].reshape(record.length, -1)  # (frames, D)
         bad = np.argwhere(~np.isfinite(frames))
         if len(bad):
             frame, dimension = bad[0]
             return (
-                f"{record.table}: episode {record.episode_index} has {frames[frame, dimension]} in {key!r}, "
+                f"{what} has {frames[frame, dimension]} in {key!r}, "
                 f"frame {frame}, dimension {dimension} ({len(bad)} values in all)"
             )
+        if frames.shape[1] != size:
+            return f"{what} has {frames.shape[1]} values in {key!r}, meta/info.json says {size}"
     return None
 
 
@@ -123,8 +96,10 @@ def _time_problem(record: EpisodeRecord, values: Columns, fps: float) -> str | N
     )
 
 
-def _video_problems(record: EpisodeRecord, fps: float) -> Iterator[str]:
+def _video_problems(record: EpisodeRecord, fps: float, camera_keys: Collection[str] | None) -> Iterator[str]:
     for key, span in record.videos.items():
+        if camera_keys is not None and key not in camera_keys:
+            continue
         what = f"{span.path}: episode {record.episode_index}, {key!r}"
         if not span.path.is_file():
             yield f"{what}: no such file"

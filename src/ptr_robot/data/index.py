@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from ptr_robot.data.checks import find_problems, locate_rows
+from ptr_robot.data.checks import find_problems
 from ptr_robot.data.metadata import read_episodes, read_features, read_info, read_tasks
 from ptr_robot.data.records import (
     DatasetIndex,
@@ -17,6 +17,7 @@ from ptr_robot.data.records import (
     Feature,
     VideoSpan,
 )
+from ptr_robot.data.rows import locate_rows
 from ptr_robot.errors import DataError, require
 
 __all__ = ["DatasetIndex", "EpisodeProblem", "EpisodeRecord", "Feature", "VideoSpan", "open_index"]
@@ -31,11 +32,15 @@ def open_index(
     revision: str | None = None,
     episodes: Sequence[int] | None = None,
     skip_bad_episodes: bool = False,
+    camera_keys: Sequence[str] | None = None,
+    vector_keys: Sequence[str] = ("observation.state", "action"),
 ) -> DatasetIndex:
     """Open a dataset: a local folder (v2.1 or v3.0), or a hub id, fetched as LeRobot does.
 
     ``root`` is the local folder of a hub id, as in LeRobot. Every episode is checked (files, lengths, rates,
     finite values); the first unusable one is an error, or with ``skip_bad_episodes`` goes to ``left_out``.
+    What is not used need not be sound: only the videos of ``camera_keys`` (by default of all cameras) and the
+    values of ``vector_keys`` are looked at.
     """
     folder = find_folder(dataset, root, revision)
     info = read_info(folder)
@@ -52,10 +57,12 @@ def open_index(
         total_episodes=records[-1].episode_index + 1,
     )
     index, lost = locate_rows(index)
-    problems = sorted([*lost, *find_problems(index)], key=lambda problem: problem.episode_index)
+    problems = sorted(
+        [*lost, *find_problems(index, vector_keys, camera_keys)], key=lambda problem: problem.episode_index
+    )
     if problems and not skip_bad_episodes:
         others = f" ({len(problems) - 1} more episodes have problems)" if len(problems) > 1 else ""
-        raise DataError(f"{problems[0].message}; leave such episodes out with skip_bad_episodes{others}")
+        raise DataError(f"{problems[0].message}; leave such episodes out with --skip_bad_episodes{others}")
     bad = {problem.episode_index for problem in problems}
     sound = tuple(record for record in index.episodes if record.episode_index not in bad)
     if not sound:

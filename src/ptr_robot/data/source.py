@@ -60,6 +60,8 @@ def open_source(config: SourceConfig, data: DataConfig) -> Source:
         revision=config.revision,
         episodes=config.episodes,
         skip_bad_episodes=data.skip_bad_episodes,
+        camera_keys=config.image_keys if data.image_size else (),
+        vector_keys=(config.state_key, config.action_key),
     )
     index = _without_short_episodes(index, data)
     robot = robot_for_type(index.robot_type, config.repo_id) if config.robot is None else load_robot(config.robot)
@@ -114,7 +116,7 @@ def _without_short_episodes(index: DatasetIndex, data: DataConfig) -> DatasetInd
         for episode in short
     )
     if not data.skip_bad_episodes:
-        raise DataError(f"{problems[0]}; lower chunk_length or leave it out with skip_bad_episodes")
+        raise DataError(f"{problems[0]}; lower chunk_length or leave it out with --skip_bad_episodes")
     rest = tuple(episode for episode in index.episodes if episode.length >= data.chunk_length)
     if not rest:
         raise DataError(f"{index.root}: no episode is as long as a chunk of {data.chunk_length}")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ptr_robot.data.metadata import read_parquet
@@ -18,7 +19,7 @@ Columns = dict[str, NDArray[Any]]  # by key: (frames,) for bookkeeping and singl
 def read_episode(episode: EpisodeRecord, columns: Sequence[str]) -> Columns:
     """Some columns of one episode; to go through many episodes, ``iterate_episodes`` opens each file once."""
     table = read_parquet(episode.table, list(columns))
-    return _slice_episode(table, episode, columns)
+    return slice_episode(table, episode, columns)
 
 
 def iterate_episodes(
@@ -29,17 +30,26 @@ def iterate_episodes(
     for path, group in groupby(chosen, key=lambda episode: episode.table):
         table = read_parquet(path, list(columns))
         for episode in group:
-            yield episode, _slice_episode(table, episode, columns)
+            yield episode, slice_episode(table, episode, columns)
 
 
-def _slice_episode(table: Any, episode: EpisodeRecord, columns: Sequence[str]) -> Columns:
+def slice_episode(table: Any, episode: EpisodeRecord, columns: Sequence[str]) -> Columns:
+    """Some columns of one episode of a table file that was read already."""
     rows = table.slice(episode.first_row, episode.length)
+    where = f"{episode.table}: episode {episode.episode_index}"
     if rows.num_rows != episode.length:
         raise DataError(
-            f"{episode.table}: episode {episode.episode_index} has {rows.num_rows} rows, "
-            f"its metadata says {episode.length}; leave it out with skip_bad_episodes"
+            f"{where} has {rows.num_rows} rows, its metadata says {episode.length}; "
+            "leave it out with --skip_bad_episodes"
         )
-    return {key: column_to_numpy(rows.column(key)) for key in columns}
+    return {key: _read_column(rows, key, where) for key in columns}
+
+
+def _read_column(rows: Any, key: str, where: str) -> NDArray[Any]:
+    try:
+        return column_to_numpy(rows.column(key))
+    except DataError as error:
+        raise DataError(f"{where}, {key!r}, {error}") from error
 
 
 def column_to_numpy(column: Any) -> NDArray[Any]:
@@ -50,7 +60,27 @@ def column_to_numpy(column: Any) -> NDArray[Any]:
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks)
     if pa.types.is_fixed_size_list(array.type) or pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
-        inner = column_to_numpy(array.flatten())
-        return inner.reshape(len(array), -1, *inner.shape[1:])
+        return _lists_to_numpy(array)
+    if array.null_count and (pa.types.is_boolean(array.type) or pa.types.is_null(array.type)):
+        array = array.cast(pa.float32())
     values: NDArray[Any] = array.to_numpy(zero_copy_only=False)
     return values
+
+
+def _lists_to_numpy(array: Any) -> NDArray[Any]:
+    """(rows, width, ...); a null row becomes NaN, and a row of another width is named by its place."""
+    import pyarrow.compute as pc
+
+    widths = pc.list_value_length(array).to_numpy(zero_copy_only=False).astype(np.float64)  # (rows,) NaN where null
+    is_present = ~np.isnan(widths)
+    width = int(np.bincount(widths[is_present].astype(np.int64)).argmax()) if is_present.any() else 1
+    odd = np.flatnonzero(is_present & (widths != width))
+    if len(odd):
+        raise DataError(f"frame {odd[0]}: it has {widths[odd[0]]:.0f} values, the other frames {width}")
+    inner = column_to_numpy(array.drop_null().flatten())
+    present = inner.reshape(int(is_present.sum()), width, *inner.shape[1:])
+    if is_present.all():
+        return present
+    rows = np.full((len(array), *present.shape[1:]), np.nan, dtype=np.result_type(present.dtype, np.float32))
+    rows[is_present] = present
+    return rows

@@ -10,11 +10,9 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ptr_robot.method import PTR, ChunkForward, EMATargetEncoder, PoolConfig, PTRConfig, Samples, ScorerConfig
 
@@ -56,19 +54,16 @@ class Policy(nn.Module):
         return ChunkForward(losses, vision.mean(dim=1), tokens, states)
 
 
-class LargestTensor(TorchDispatchMode):
-    """Remembers the largest tensor that any operation gave."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.elements = 0
-
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = function(*args, **(kwargs or {}))
-        for value in result if isinstance(result, tuple | list) else (result,):
-            if isinstance(value, Tensor):
-                self.elements = max(self.elements, value.numel())
-        return result
+def peak_mebibytes(work: Callable[[], object]) -> float:
+    """The most that was allocated at once beyond what was there before, by the profiler's own record."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        work()
+    events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
+    current = peak = 0
+    for event in sorted(events, key=lambda event: event.start_ns()):
+        current += event.nbytes()
+        peak = max(peak, current)
+    return peak / 2**20
 
 
 def seconds(work: Callable[[], object], repeats: int) -> float:
@@ -127,53 +122,48 @@ def step_costs(name: str, depth: int, width: int, heads: int, batch: int, size: 
         filled(ptr, width)
         samples, chunk = make_samples(batch, width), leaves(features)
 
-        def heads_step(ptr: PTR = ptr, chunk: ChunkForward = chunk, samples: Samples = samples) -> None:
+        def scoring_step(ptr: PTR = ptr, chunk: ChunkForward = chunk, samples: Samples = samples) -> None:
             ptr.zero_grad()
             ptr(chunk, samples).loss.backward()
-
-        def update(ptr: PTR = ptr) -> None:
             ptr.update(policy.tower)
 
         if folds == 1:
             encode = seconds(lambda ptr=ptr: ptr.encode(images.unsqueeze(1)), repeats)  # type: ignore[misc]
             print(f"  EMA forward                   {encode:8.3f} s  {encode / base:7.2%} of the policy's step")
-        scoring, moving = seconds(heads_step, repeats), seconds(update, repeats)
-        rest = (scoring + moving) / base
+            moving = seconds(lambda: encoder.update(policy.tower, 0.999), repeats)  # noqa: B023
+            print(f"  EMA weights (part of the rest){moving:8.3f} s  {moving / base:7.2%}")
+        rest = seconds(scoring_step, repeats)
+        plural = "s" if folds > 1 else " "
+        whole = (rest + encode) / base
         print(
-            f"  the rest of PTR, {folds} fold{'s' if folds > 1 else ' '}       {scoring + moving:8.3f} s  {rest:7.2%}"
-            f"  (scoring and losses {scoring / base:.2%}, EMA and queue update {moving / base:.2%});"
-            f" all of PTR {rest + encode / base:.2%}"
+            f"  the rest of PTR, {folds} fold{plural}       {rest:8.3f} s  {rest / base:7.2%}; all of PTR {whole:.2%}"
         )
 
 
 def pool_growth(batch: int = 64, width: int = 256, repeats: int = 5) -> None:
-    print(f"\nPool: batch {batch}, targets of width {width}; forward and backward of PTR alone")
-    print("  candidates   folds     time     ratio   largest tensor   B x K x d would be")
-    first: dict[int, float] = {}
-    for folds in (1, 2, 5):
-        for queue in (64, 256, 1024, 4096, 16_384):
-            config = PTRConfig(
-                pool=PoolConfig(queue_size=queue, max_queue_negatives=queue), scorer=ScorerConfig(num_folds=folds)
-            )
-            ptr = filled(PTR(config, context_dim=width, action_dim=width, target_dim=width, state_dim=16), width)
-            chunk = leaves(
-                ChunkForward(
-                    torch.rand(batch),
-                    torch.randn(batch, width),
-                    torch.randn(batch, LENGTH, width),
-                    torch.randn(batch, LENGTH, width),
+    print(f"\nPool: batch {batch}, targets of width {width}; forward, backward and update of PTR alone")
+    print("  queue    drawn   folds      time   ratio   peak memory   B x K x d would be")
+    for drawn_most in (64, 16_384):
+        for folds in (1, 2, 5):
+            first = None
+            for queue in (64, 1024, 4096, 16_384):
+                pool = PoolConfig(queue_size=queue, max_queue_negatives=drawn_most)
+                config = PTRConfig(pool=pool, scorer=ScorerConfig(num_folds=folds))
+                ptr = filled(PTR(config, context_dim=width, action_dim=width, target_dim=width, state_dim=16), width)
+                shapes = ((batch,), (batch, width), (batch, LENGTH, width), (batch, LENGTH, width))
+                chunk, samples = leaves(ChunkForward(*map(torch.rand, shapes))), make_samples(batch, width)
+
+                def step(ptr: PTR = ptr, chunk: ChunkForward = chunk, samples: Samples = samples) -> None:
+                    ptr(chunk, samples).loss.backward()
+                    ptr.update()
+
+                taken, memory = seconds(step, repeats), peak_mebibytes(step)
+                first = first or taken
+                drawn = min(drawn_most, queue)
+                print(
+                    f"  {queue:6,d}  {drawn:6,d}   {folds:5d}  {taken * 1e3:7.1f} ms  {taken / first:5.1f}x"
+                    f"   {memory:7.1f} MiB   {batch * (batch + drawn) * width * 4 / 2**20:10.1f} MiB"
                 )
-            )
-            samples = make_samples(batch, width)
-            taken = seconds(lambda: ptr(chunk, samples).loss.backward(), repeats)  # noqa: B023
-            with LargestTensor() as largest:
-                output = ptr(chunk, samples)
-            first.setdefault(folds, taken)
-            candidates = int(output.candidate_counts[0])
-            print(
-                f"  {candidates:10,d}   {folds:5d}  {taken * 1e3:7.1f} ms  {taken / first[folds]:6.1f}x"
-                f"   {largest.elements * 4 / 2**20:10.1f} MiB   {batch * candidates * width * 4 / 2**20:12.1f} MiB"
-            )
 
 
 def main() -> None:

@@ -21,6 +21,8 @@ from ptr_robot.data.ground_truth import EpisodeTruth, Fault, read_ground_truth, 
 from ptr_robot.data.index import open_index
 from ptr_robot.errors import ConfigError, DataError
 
+from . import v21_writer
+
 FPS = 10
 LENGTHS = (40, 23, 31, 57, 20, 44, 36, 29, 50, 33)
 INSTRUCTIONS = ("open the door", "press the button", "lift the cube")
@@ -290,7 +292,7 @@ def test_folders_in_the_way_are_refused(source, corrupted, tmp_path):
     with pytest.raises(DataError, match="no such dataset folder"):
         corrupt_dataset(tmp_path / "nowhere", tmp_path / "out", [LabelNoise()])
     with pytest.raises(ConfigError, match="did you mean 'action'"):
-        corrupt_dataset(source, tmp_path / "out", [LabelNoise()], action_key="actions")
+        corrupt_dataset(source, tmp_path / "out", [ActionNoise()], action_key="actions")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -329,9 +331,82 @@ def test_a_source_with_lost_rows_or_bad_values_is_named(source, tmp_path):
         corrupt_dataset(own, tmp_path / "out", [LabelNoise()])
     frames.at[3, "action"] = np.array([0, np.nan, 0], dtype="f4")
     frames.to_parquet(file, index=False)
-    with pytest.raises(DataError, match="episode 0, frame 3: 'action' is not finite"):
-        corrupt_dataset(own, tmp_path / "out", [ActionNoise(fraction=1.0)])
+    with pytest.raises(DataError, match=r"file-000\.parquet: episode 0 has nan in 'action', frame 3"):
+        corrupt_dataset(own, tmp_path / "out", [ActionNoise()])
     min(own.glob("videos/*/*/*.mp4")).unlink()
-    with pytest.raises(DataError, match="the video of episode 0 is missing"):
+    with pytest.raises(DataError, match=r"file-000\.mp4: episode 0, .*: no such file"):
         corrupt_dataset(own, tmp_path / "out", [LabelNoise()])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["own"]
+
+
+def nan_in_an_action(root):
+    states, actions = v21_writer.episode_values(1, v21_writer.LENGTHS[1])
+    actions[7, 2] = np.nan
+    v21_writer.write_table(v21_writer.table_path(root, 1), 1, states, actions, v21_writer.LENGTHS[0])
+
+
+def short_statistics(root):
+    path = root / "meta/episodes_stats.jsonl"
+    path.write_text("\n".join(path.read_text().split("\n")[:-2]))
+
+
+def statistics_of_another_shape(root):
+    path = root / "meta/episodes_stats.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines[1]["stats"]["action"] = {"mean": "unknown"}
+    path.write_text("\n".join(map(json.dumps, lines)))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "line"),
+    [
+        (nan_in_an_action, r"cubes/.*000001.parquet: episode 1 has nan in 'action', frame 7, dimension 2"),
+        (lambda root: v21_writer.video_path(root, 2).unlink(), r"cubes/.*000002.mp4: episode 2, .*: no such file"),
+        (
+            lambda root: v21_writer.video_path(root, 2).write_bytes(b"no"),
+            r"cubes/.*000002.mp4: episode 2, .*not a read",
+        ),
+        (lambda root: v21_writer.table_path(root, 2).unlink(), r"episode 2: .*cubes/.*000002.parquet: no such file"),
+        (
+            lambda root: os.truncate(v21_writer.table_path(root, 2), 900),
+            r"episode 2: .*cubes/.*000002.parquet: not a r",
+        ),
+        (short_statistics, r"cubes/meta/episodes_stats.jsonl: no line for episode 3"),
+        (statistics_of_another_shape, r"cubes: LeRobot cannot convert this v2.1 dataset \(\w+: .+\)"),
+        (lambda root: (root / "meta/episodes_stats.jsonl").unlink(), r"cubes/meta/episodes_stats.jsonl: no such file"),
+    ],
+)
+def test_a_bad_v21_source_is_named_by_its_own_file_and_episode(own_v21, tmp_path, spoil, line):
+    """Whichever episodes are hit: a NaN in any episode would spoil the deviation that scales the noise of all."""
+    spoil(own_v21)
+    for seed in range(2):
+        with pytest.raises(DataError, match=line) as caught:
+            corrupt_dataset(own_v21, tmp_path / "out", [ActionNoise(fraction=0.25)], seed=seed)
+        assert "\n" not in str(caught.value)
+        assert "partial" not in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["cubes"]
+
+
+def test_noise_has_the_stated_strength_on_a_v21_source(v21, tmp_path):
+    corrupt_dataset(v21, tmp_path / "out", [ActionNoise(fraction=1.0, sigma=0.1)])
+    lengths = v21_writer.LENGTHS
+    before = np.concatenate([v21_writer.episode_values(e, n)[1] for e, n in enumerate(lengths)])
+    noise = (column(tmp_path / "out", "action") - before) / before.std(axis=0)
+    assert noise.std() == pytest.approx(0.1, rel=0.15)
+
+
+def test_truncation_and_wrong_instructions_need_no_actions(source, tmp_path):
+    for kind in ("tt", "ln"):
+        corrupt_dataset(source, tmp_path / kind, paper_corruptions(kind), action_key="nothing of the kind")
+        assert read_ground_truth(tmp_path / kind)
+
+
+def test_actions_that_noise_cannot_be_added_to(own_v21, tmp_path):
+    path = own_v21 / "meta/info.json"
+    info = json.loads(path.read_text())
+    info["features"]["action"]["dtype"] = "int64"
+    path.write_text(json.dumps(info))
+    with pytest.raises(DataError, match="'action' holds int64 values; Gaussian noise needs floating point"):
+        corrupt_dataset(own_v21, tmp_path / "out", [ActionNoise()])
+    with pytest.raises(ConfigError, match=r"cubes: there is no feature 'actoin'; did you mean 'action'"):
+        corrupt_dataset(own_v21, tmp_path / "out", [ActionNoise()], action_key="actoin")

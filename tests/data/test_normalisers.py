@@ -10,7 +10,8 @@ from hypothesis.extra.numpy import arrays
 
 from ptr_robot.data.index import open_index
 from ptr_robot.data.normalisers import KINDS, VectorStatistics, make_normaliser
-from ptr_robot.data.table_cache import compute_statistics, open_tables
+from ptr_robot.data.statistics import compute_statistics
+from ptr_robot.data.table_cache import open_tables
 from ptr_robot.errors import ConfigError
 
 from .v21_writer import LENGTHS, episode_values, write_table
@@ -99,7 +100,7 @@ def test_statistics_are_those_of_all_frames(version, request, tmp_path):
 
 
 def test_quantiles_of_many_frames_look_at_evenly_spaced_ones(v21, monkeypatch):
-    monkeypatch.setattr("ptr_robot.data.table_cache.QUANTILE_FRAMES", 40)
+    monkeypatch.setattr("ptr_robot.data.statistics.QUANTILE_FRAMES", 40)
     frames = np.concatenate([episode_values(e, n)[0] for e, n in enumerate(LENGTHS)])
     ours = compute_statistics(open_index(v21), "observation.state")
     np.testing.assert_allclose(ours.q99, np.quantile(frames[::3].astype("f8"), 0.99, axis=0), rtol=1e-9)

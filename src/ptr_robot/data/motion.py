@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from ptr_robot.data.records import DatasetIndex
+from ptr_robot.data.statistics import RunningStatistics, measure_features
 from ptr_robot.data.tables import Columns, iterate_episodes
 
 IDLE_SHARE = 0.1  # of a dimension's deviation: a robot that stays within it for a second stands still
@@ -54,41 +56,42 @@ class Motion:
     states: Scale
     actions: Scale
     episodes: tuple[EpisodeMotion, ...]
+    not_finite: Mapping[str, tuple[int, ...]]  # features that hold NaN or infinity, and in which episodes
 
 
 def measure_motion(index: DatasetIndex) -> Motion:
-    """Measure every usable episode on its ``observation*`` and ``action*`` vectors."""
+    """Measure every usable episode on those of its ``observation*`` and ``action*`` vectors that are finite."""
     floats = [key for key in index.vector_keys if index.features[key].dtype.startswith("float")]
-    states = _measure_scale(index, tuple(key for key in floats if key.startswith("observation")))
-    actions = _measure_scale(index, tuple(key for key in floats if key.startswith("action")))
-    columns = [*states.keys, *actions.keys, "timestamp"]
-    episodes = tuple(
-        _measure_episode(record.episode_index, values, states, actions, index.fps)
-        for record, values in iterate_episodes(index, columns)
-    )
-    return Motion(states, actions, episodes)
+    running = measure_features(index, floats)
+    sound = [key for key in floats if running[key].is_finite]
+    states = _measure_scale(index, running, tuple(key for key in sound if key.startswith("observation")))
+    actions = _measure_scale(index, running, tuple(key for key in sound if key.startswith("action")))
+    unsound = [key for key in floats if key not in sound]
+    not_finite: dict[str, list[int]] = {key: [] for key in unsound}
+    episodes: list[EpisodeMotion] = []
+    for record, values in iterate_episodes(index, [*states.keys, *actions.keys, *unsound, "timestamp"]):
+        episodes.append(_measure_episode(record.episode_index, values, states, actions, index.fps))
+        for key in unsound:
+            if not np.isfinite(values[key]).all():
+                not_finite[key].append(record.episode_index)
+    return Motion(states, actions, tuple(episodes), {key: tuple(numbers) for key, numbers in not_finite.items()})
 
 
-def _measure_scale(index: DatasetIndex, keys: tuple[str, ...]) -> Scale:
+def _measure_scale(index: DatasetIndex, running: Mapping[str, RunningStatistics], keys: tuple[str, ...]) -> Scale:
     names = tuple(name for key in keys for name in _dimension_names(index, key))
-    size = len(names)
-    total, squares, count = np.zeros(size), np.zeros(size), 0
-    low, high = np.full(size, np.inf), np.full(size, -np.inf)
-    for values in _stacked(index, keys):
-        low, high = np.minimum(low, values.min(axis=0)), np.maximum(high, values.max(axis=0))
-        total, squares, count = total + values.sum(axis=0), squares + (values**2).sum(axis=0), count + len(values)
-    mean = total / max(count, 1)
-    deviation = np.sqrt(np.maximum(squares / max(count, 1) - mean**2, 0))
-    is_discrete = np.ones(size, dtype=np.bool_)
-    for values in _stacked(index, keys):
-        is_discrete &= ((values == low) | (values == high)).all(axis=0)
-    return Scale(keys, names, deviation, low, high, is_discrete)
+    statistics = [running[key].result() for key in keys]
+    return Scale(
+        keys,
+        names,
+        deviation=_end_to_end([part.std for part in statistics]),
+        minimum=_end_to_end([part.minimum for part in statistics]),
+        maximum=_end_to_end([part.maximum for part in statistics]),
+        is_discrete=_end_to_end([running[key].is_discrete for key in keys]).astype(np.bool_),
+    )
 
 
-def _stacked(index: DatasetIndex, keys: tuple[str, ...]) -> Iterator[Vectors]:
-    if keys:
-        for _, values in iterate_episodes(index, keys):
-            yield _join(values, keys)
+def _end_to_end(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    return np.concatenate(parts) if parts else np.zeros(0)
 
 
 def _join(values: Columns, keys: tuple[str, ...]) -> Vectors:  # (frames, D)

@@ -33,6 +33,7 @@ class Oddity:
 def find_oddities(index: DatasetIndex, motion: Motion) -> tuple[Oddity, ...]:
     """Everything odd, the gravest kinds first."""
     return (
+        *_not_finite(motion),
         *_duplicates(motion.episodes),
         *_odd_lengths(index),
         *_jerky(motion.episodes),
@@ -43,11 +44,18 @@ def find_oddities(index: DatasetIndex, motion: Motion) -> tuple[Oddity, ...]:
     )
 
 
+def _not_finite(motion: Motion) -> Iterator[Oddity]:
+    for key, numbers in motion.not_finite.items():
+        message = f"{key!r} holds NaN or infinity in {name_episodes(numbers)}; training on it would be refused"
+        yield Oddity("not finite", message, numbers)
+
+
 def _duplicates(episodes: Sequence[EpisodeMotion]) -> Iterator[Oddity]:
     """Pairs that pass the same places at the same shares of their time."""
     if not episodes or episodes[0].signature.size == 0:
         return
-    signatures = np.stack([episode.signature for episode in episodes]).astype(np.float32)  # (N, 16 * D)
+    signatures = np.stack([episode.signature for episode in episodes])  # (N, 16 * D)
+    signatures = signatures - signatures.mean(axis=0)  # far from zero, the differences below would lose their digits
     lengths = (signatures**2).sum(axis=1)
     for first, episode in enumerate(episodes[:-1]):
         rest = signatures[first + 1 :]

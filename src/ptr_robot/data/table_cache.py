@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -15,11 +14,10 @@ from numpy.typing import NDArray
 from ptr_robot.data.cache import file_identity, fingerprint, only_one_process, whole_file
 from ptr_robot.data.normalisers import VectorStatistics
 from ptr_robot.data.records import DatasetIndex
+from ptr_robot.data.statistics import RunningStatistics, episode_vectors
 from ptr_robot.data.tables import iterate_episodes
-from ptr_robot.errors import DataError
 
 FORMAT = 1
-QUANTILE_FRAMES = 500_000  # quantiles look at evenly spaced frames, at most this many
 
 
 @dataclass(frozen=True)
@@ -77,51 +75,26 @@ def open_tables(index: DatasetIndex, state_key: str, action_key: str, cache_dir:
 
 
 def _fill(index: DatasetIndex, state_key: str, action_key: str, folder: Path) -> None:
-    sizes = {"states": index.feature(state_key).size, "actions": index.feature(action_key).size}
-    names = {"states": state_key, "actions": action_key}
-    for name, key in names.items():
-        with whole_file(folder / f"{name}.npy") as file:
-            _write_header(file, "<f4", (index.num_frames, sizes[name]))
-            for frames in _vectors(index, key):
-                file.write(np.ascontiguousarray(frames, dtype="<f4").tobytes())
-    with whole_file(folder / "tasks.npy") as file:
-        _write_header(file, "<i8", (index.num_frames,))
-        for _, columns in iterate_episodes(index, ["task_index"]):
-            file.write(columns["task_index"].astype("<i8").tobytes())
-    statistics = {name: compute_statistics(index, key).to_dict() for name, key in names.items()}
+    keys = {"states": state_key, "actions": action_key}
+    running = {name: RunningStatistics(index.feature(key).size, index.num_frames) for name, key in keys.items()}
+    with (
+        whole_file(folder / "states.npy") as states,
+        whole_file(folder / "actions.npy") as actions,
+        whole_file(folder / "tasks.npy") as tasks,
+    ):
+        files = {"states": states, "actions": actions}
+        for name, key in keys.items():
+            _write_header(files[name], "<f4", (index.num_frames, index.feature(key).size))
+        _write_header(tasks, "<i8", (index.num_frames,))
+        for episode, columns in iterate_episodes(index, [*dict.fromkeys(keys.values()), "task_index"]):
+            for name, key in keys.items():
+                frames = episode_vectors(index, episode, columns, key)
+                running[name].add(frames)
+                files[name].write(np.ascontiguousarray(frames, dtype="<f4").tobytes())
+            tasks.write(columns["task_index"].astype("<i8").tobytes())
     with whole_file(folder / "statistics.json") as file:
-        file.write(json.dumps(statistics).encode())
+        file.write(json.dumps({name: part.result().to_dict() for name, part in running.items()}).encode())
 
 
 def _write_header(file: IO[bytes], dtype: str, shape: tuple[int, ...]) -> None:
     np.lib.format.write_array_header_1_0(file, {"descr": dtype, "fortran_order": False, "shape": shape})
-
-
-def _vectors(index: DatasetIndex, key: str) -> Iterator[NDArray[np.float64]]:
-    """The frames (length, D) of a vector feature, episode by episode."""
-    size = index.feature(key).size
-    for episode, columns in iterate_episodes(index, [key]):
-        frames = columns[key].reshape(episode.length, -1).astype(np.float64)
-        if frames.shape[1] != size:
-            raise DataError(
-                f"{episode.table}: episode {episode.episode_index} has {frames.shape[1]} values in {key!r}, "
-                f"meta/info.json says {size}"
-            )
-        yield frames
-
-
-def compute_statistics(index: DatasetIndex, key: str) -> VectorStatistics:
-    """Statistics of a vector feature, holding one table file and the frames for the quantiles at most."""
-    stride = max(1, -(-index.num_frames // QUANTILE_FRAMES))
-    size = index.feature(key).size
-    count, mean, squares = 0, np.zeros(size), np.zeros(size)
-    minimum, maximum = np.full(size, np.inf), np.full(size, -np.inf)
-    sampled: list[NDArray[np.float64]] = []
-    for frames in _vectors(index, key):
-        sampled.append(frames[(-count) % stride :: stride])
-        merged, shift = count + len(frames), frames.mean(axis=0) - mean
-        squares += frames.var(axis=0) * len(frames) + shift**2 * count * len(frames) / merged
-        mean, count = mean + shift * len(frames) / merged, merged
-        minimum, maximum = np.minimum(minimum, frames.min(axis=0)), np.maximum(maximum, frames.max(axis=0))
-    q01, q99 = np.quantile(np.concatenate(sampled), [0.01, 0.99], axis=0)
-    return VectorStatistics(count, minimum, maximum, mean, np.sqrt(squares / count), q01, q99)

@@ -58,13 +58,6 @@ class EpisodeTable:
             pq.write_table(pa.Table.from_pylist(rows, schema=self.schemas[path]), root / path)
 
 
-def action_deviations(source: SourceDataset, action_key: str) -> np.ndarray:  # (dimensions,)
-    """The standard deviation of each action dimension over the whole dataset, from the recorded values."""
-    columns = [read_parquet(path, [action_key])[action_key] for path in source.data_files]
-    actions = np.concatenate([column_to_numpy(column) for column in columns])  # (all frames, dimensions)
-    return np.asarray(actions.std(axis=0, dtype=np.float64))
-
-
 @dataclass(frozen=True)
 class _EpisodeRows:
     """The rows of one episode in the source, and where they lie."""

@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ptr_robot.data.metadata import read_info, read_tasks
+import numpy as np
+
+from ptr_robot.data.index import DatasetIndex, open_index
+from ptr_robot.data.metadata import read_info, read_json_lines, read_tasks
+from ptr_robot.data.statistics import compute_statistics
 from ptr_robot.errors import DataError, require
 
 _CONVERTED = "converted"
@@ -35,6 +39,46 @@ class SourceDataset:
     def keys_of(self, dtype: str) -> list[str]:
         """The features stored as ``dtype``: ``video`` or ``image``."""
         return [key for key, feature in self.features.items() if feature["dtype"] == dtype]
+
+
+def check_source(root: Path, vector_keys: Sequence[str]) -> DatasetIndex:
+    """Open and check the dataset before anything is written; every complaint names a file of its own.
+
+    No episode is left out: the copy keeps the numbers of the source's episodes, so that the two can be compared.
+    """
+    index = open_index(root, skip_bad_episodes=True, vector_keys=vector_keys)
+    if index.left_out:
+        others = f" ({len(index.left_out) - 1} more episodes have problems)" if len(index.left_out) > 1 else ""
+        raise DataError(f"{index.left_out[0]}; mend or remove the episode first, a corrupted copy keeps all{others}")
+    if index.version == "v2.1":
+        _check_episode_statistics(index)
+    return index
+
+
+def _check_episode_statistics(index: DatasetIndex) -> None:
+    """LeRobot's converter counts these lines and gives up without a name."""
+    path = index.root / "meta" / "episodes_stats.jsonl"
+    listed = {line.get("episode_index") for line in read_json_lines(path)}
+    for episode in index.episodes:
+        if episode.episode_index not in listed:
+            raise DataError(f"{path}: no line for episode {episode.episode_index}; fetch the dataset again")
+
+
+def measure_actions(index: DatasetIndex, action_key: str) -> np.ndarray:  # (dimensions,)
+    """The standard deviation of each action dimension over the whole dataset, from the recorded values."""
+    feature = index.feature(action_key)
+    if len(feature.shape) != 1:
+        raise DataError(
+            f"{index.root}: {action_key!r} has the shape {feature.shape}; corruptions work on action vectors"
+        )
+    if not feature.dtype.startswith("float"):
+        raise DataError(
+            f"{index.root}: {action_key!r} holds {feature.dtype} values; Gaussian noise needs floating point"
+        )
+    statistics = compute_statistics(index, action_key)
+    if not np.isfinite(statistics.std).all():
+        raise DataError(f"{index.root}: the deviation of {action_key!r} is not finite; look for huge values")
+    return statistics.std
 
 
 def open_source(root: Path, workspace: Path) -> SourceDataset:
@@ -64,9 +108,20 @@ def _convert(root: Path, workspace: Path) -> Path:
     try:
         with _silence():
             converter.convert_dataset(repo_id=_CONVERTED, root=workspace, push_to_hub=False)
-    except (ValueError, KeyError, FileNotFoundError) as error:
-        raise DataError(f"{root}: LeRobot cannot convert this v2.1 dataset ({error})") from error
+    except Exception as error:
+        cause = _first_cause(error)
+        if isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError):
+            raise cause from error
+        reason = " ".join(f"{type(cause).__name__}: {cause}".split())
+        raise DataError(f"{root}: LeRobot cannot convert this v2.1 dataset ({reason})") from error
     return workspace / _CONVERTED
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    """What happened, below the errors that wrap it."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
 
 
 @contextlib.contextmanager

@@ -10,7 +10,6 @@ import pyarrow as pa
 from ptr_robot.data.corruptions.kinds import ActionNoise
 from ptr_robot.data.corruptions.plan import EpisodeEdit, noise_generator
 from ptr_robot.data.tables import column_to_numpy
-from ptr_robot.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -19,7 +18,7 @@ class EditContext:
 
     seed: int
     action_key: str
-    action_deviations: np.ndarray  # (dimensions,) over the whole dataset
+    action_deviations: np.ndarray  # (dimensions,) over the whole dataset; empty where no noise is added
     task_indices: dict[str, int]
 
 
@@ -40,11 +39,6 @@ def edit_rows(rows: pa.Table, edit: EpisodeEdit, context: EditContext, first_ind
 def _add_noise(
     actions: np.ndarray, noise: ActionNoise, context: EditContext, episode_index: int
 ) -> np.ndarray:  # as actions
-    if not np.issubdtype(actions.dtype, np.floating):
-        raise DataError(f"{context.action_key!r} holds {actions.dtype} values; Gaussian noise needs floating point")
-    if not np.isfinite(actions).all():
-        frame = int(np.argwhere(~np.isfinite(actions.reshape(len(actions), -1)).all(axis=1))[0, 0])
-        raise DataError(f"episode {episode_index}, frame {frame}: {context.action_key!r} is not finite")
     scale = noise.sigma * (context.action_deviations if noise.unit == "std" else 1.0)
     drawn = noise_generator(context.seed, episode_index).standard_normal(actions.shape)
     return (actions + drawn * scale).astype(actions.dtype)

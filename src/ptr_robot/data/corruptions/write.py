@@ -11,24 +11,24 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+import numpy as np
 
 from ptr_robot import __version__
 from ptr_robot.data.corruptions import statistics
 from ptr_robot.data.corruptions.episodes import (
     EpisodeTable,
     Progress,
-    action_deviations,
     video_path,
     write_data,
 )
-from ptr_robot.data.corruptions.kinds import Corruption
+from ptr_robot.data.corruptions.kinds import ActionNoise, Corruption
 from ptr_robot.data.corruptions.plan import plan_edits
-from ptr_robot.data.corruptions.source import SourceDataset, open_source
+from ptr_robot.data.corruptions.source import SourceDataset, check_source, measure_actions, open_source
 from ptr_robot.data.corruptions.tables import EditContext
 from ptr_robot.data.corruptions.truth import episode_truth
 from ptr_robot.data.ground_truth import GROUND_TRUTH_FILE, EpisodeTruth, read_ground_truth, write_ground_truth
-from ptr_robot.errors import ConfigError, DataError, did_you_mean, require
+from ptr_robot.errors import ConfigError, DataError, require
 
 RECIPE_FILE = "meta/ptr_corruption.json"
 
@@ -65,12 +65,15 @@ def corrupt_dataset(
     nothing here ever writes into them, but a tool that changes one in place then changes both.
     """
     _check_folders(source, output)
+    adds_noise = any(isinstance(corruption, ActionNoise) for corruption in corruptions)
+    index = check_source(source, vector_keys=[action_key] if adds_noise else [])
+    deviations = measure_actions(index, action_key) if adds_noise else np.zeros(0)
     workspace = _make_workspace(output)
     try:
         dataset = open_source(source, workspace)
         partial = workspace / "dataset"
         partial.mkdir()
-        result = _write(dataset, source, partial, corruptions, seed, action_key, link_videos, on_episode)
+        result = _write(dataset, source, partial, corruptions, seed, action_key, deviations, link_videos, on_episode)
         partial.rename(output)
     except OSError as error:
         reason = error.strerror or str(error)
@@ -104,13 +107,14 @@ def _write(
     corruptions: Sequence[Corruption],
     seed: int,
     action_key: str,
+    deviations: np.ndarray,  # (dimensions,) of the actions
     link_videos: bool,
     on_episode: Progress | None,
 ) -> CorruptionResult:
     episodes = EpisodeTable.read(dataset)
     planned = episodes.planned()
     edits = plan_edits(planned, corruptions, seed)
-    context = EditContext(seed, action_key, _check_actions(dataset, action_key), dataset.task_indices)
+    context = EditContext(seed, action_key, deviations, dataset.task_indices)
     _copy_videos(dataset, root, episodes, link_videos or dataset.root != original)
     num_frames = write_data(dataset, root, episodes, edits, context, on_episode)
     episodes.write(root)
@@ -123,22 +127,10 @@ def _write(
     return CorruptionResult(root, truths, sum(episode.length for episode in planned), num_frames)
 
 
-def _check_actions(dataset: SourceDataset, action_key: str) -> Any:
-    if action_key not in dataset.features:
-        hint = did_you_mean(action_key, dataset.features)
-        raise ConfigError(f"{dataset.root.name} has no feature {action_key!r} (--action_key); {hint}")
-    if len(dataset.features[action_key]["shape"]) != 1:
-        shape = tuple(dataset.features[action_key]["shape"])
-        raise DataError(f"{action_key!r} has the shape {shape}; corruptions work on action vectors")
-    return action_deviations(dataset, action_key)
-
-
 def _copy_videos(dataset: SourceDataset, root: Path, episodes: EpisodeTable, link: bool) -> None:
-    for index, row in episodes.by_index.items():
+    for row in episodes.by_index.values():
         for key in dataset.keys_of("video"):
             relative = video_path(dataset, row, key)
-            if not (dataset.root / relative).is_file():
-                raise DataError(f"{dataset.root / relative}: the video of episode {index} is missing")
             if not (root / relative).exists():
                 (root / relative).parent.mkdir(parents=True, exist_ok=True)
                 (os.link if link else shutil.copyfile)(dataset.root / relative, root / relative)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
 import pytest
+from huggingface_hub.hf_api import DatasetInfo
 
 from ptr_robot.data.config import DataConfig, SourceConfig
 from ptr_robot.data.dataset import SegmentDataset
@@ -212,3 +214,64 @@ def test_hub_id_without_a_network_is_one_line(tmp_path, monkeypatch):
     with pytest.raises(DataError, match=r"owner/absent: not in .*the hub did not give it") as caught:
         open_index("owner/absent")
     assert "\n" not in str(caught.value)
+
+
+@pytest.fixture
+def hub(v21, monkeypatch):
+    """The hub's download as a copy of a local dataset, which can be cut off after the metadata."""
+    calls, cut = [], []
+
+    def download(repo_id, *, repo_type, revision, local_dir):
+        calls.append((repo_id, repo_type, revision))
+        shutil.copytree(v21 / "meta", local_dir / "meta", dirs_exist_ok=True)
+        if cut:
+            raise cut.pop()
+        shutil.copytree(v21, local_dir, dirs_exist_ok=True)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    monkeypatch.setattr(
+        "huggingface_hub.HfApi.dataset_info",
+        lambda api, repo_id, *, revision: DatasetInfo(id=repo_id, sha=f"commit of {revision}"),
+    )
+    return calls, cut
+
+
+def test_an_interrupted_download_goes_on_and_a_whole_one_is_not_repeated(hub, tmp_path, monkeypatch):
+    calls, cut = hub
+    monkeypatch.setenv("HF_LEROBOT_HOME", str(tmp_path))
+    cut += [ConnectionError("the line is\ndead"), KeyboardInterrupt()]
+    with pytest.raises(KeyboardInterrupt):
+        open_index("owner/cubes")
+    with pytest.raises(DataError, match=r"owner/cubes: only in part in .*the hub did not give it \(the line is\)"):
+        open_index("owner/cubes")
+    assert open_index("owner/cubes").num_frames == sum(LENGTHS)
+    assert open_index("owner/cubes").num_frames == sum(LENGTHS)
+    assert calls == [("owner/cubes", "dataset", "commit of None")] * 3
+
+
+def test_a_part_of_a_download_is_not_taken_for_all_of_it_without_a_network(hub, tmp_path, monkeypatch):
+    _, cut = hub
+    monkeypatch.setenv("HF_LEROBOT_HOME", str(tmp_path))
+    cut.append(ConnectionError("dead"))
+    with pytest.raises(DataError, match="the hub did not give it"):
+        open_index("owner/cubes")
+    monkeypatch.undo()
+    monkeypatch.setenv("HF_LEROBOT_HOME", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(DataError, match=r"owner/cubes: only in part in .*offline"):
+        open_index("owner/cubes")
+
+
+def test_another_revision_is_never_passed_off_as_the_one_asked_for(hub, v21, tmp_path):
+    calls, _ = hub
+    assert open_index("owner/cubes", root=tmp_path / "cubes", revision="v2").num_frames == sum(LENGTHS)
+    assert open_index("owner/cubes", root=tmp_path / "cubes", revision="v2").num_frames == sum(LENGTHS)
+    assert calls == [("owner/cubes", "dataset", "commit of v2")]
+    with pytest.raises(ConfigError, match="cubes: holds the revision 'v2', and 'v3' is asked for"):
+        open_index("owner/cubes", root=tmp_path / "cubes", revision="v3")
+    with pytest.raises(ConfigError, match="cubes: holds the revision 'v2', and 'main' is asked for"):
+        open_index("owner/cubes", root=tmp_path / "cubes")
+    with pytest.raises(ConfigError, match="nothing says of which revision this folder is, and 'v2' is asked for"):
+        open_index("owner/cubes", root=v21, revision="v2")
+    with pytest.raises(ConfigError, match="is a folder, and the revision 'v2' one of a hub id"):
+        open_index(v21, revision="v2")

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import shutil
+import subprocess
+import sys
 
+import av
 import pytest
 import torch
 
 from ptr_robot.data.config import DataConfig, SourceConfig
 from ptr_robot.data.loader import make_loader
-from ptr_robot.errors import ConfigError
+from ptr_robot.errors import ConfigError, DataError
 
 from .conftest import RECORDED_LENGTHS, WRIST
-from .v21_writer import CAMERA, LENGTHS, TASKS
+from .v21_writer import CAMERA, LENGTHS, TASKS, video_path
 
 
 @pytest.fixture
@@ -73,6 +78,68 @@ def test_resuming_other_data_is_refused(config):
     make_loader(config, 8, world_size=2).load_state_dict(state)
     with pytest.raises(ConfigError, match="seed was 0 and is now 1"):
         make_loader(config, 16, seed=1).load_state_dict(state)
+
+
+def test_resuming_with_other_segments_or_episodes_is_refused(config, v21, tmp_path):
+    state = make_loader(config, 16).state_dict()
+    for name, value, line in (
+        ("chunk_length", 6, "chunk_length was 5 and is now 6"),
+        ("offset_steps", 3, r"offset_steps was \[5, 5\] and is now \[3, 3\]"),
+    ):
+        with pytest.raises(ConfigError, match=line):
+            make_loader(dataclasses.replace(config, **{name: value}), 16).load_state_dict(state)
+    swapped = dataclasses.replace(config, sources=[SourceConfig(str(v21), state_key="action")])
+    with pytest.raises(ConfigError, match=r"sources was \['4 episodes, 111 frames .* and is now \['4 episodes"):
+        make_loader(swapped, 16).load_state_dict(state)
+    moved = dataclasses.replace(config, sources=[SourceConfig(shutil.copytree(v21, tmp_path / "elsewhere").as_posix())])
+    make_loader(moved, 16).load_state_dict(json.loads(json.dumps(state)))
+
+
+def cut_in_the_middle(path):
+    """A video whose index is sound and whose pictures end early: it passes the checks, and decoding finds out."""
+    whole = path.with_name("whole.mp4")
+    with av.open(str(path)) as source, av.open(str(whole), "w", options={"movflags": "faststart"}) as target:
+        stream = target.add_stream_from_template(source.streams.video[0])
+        for packet in source.demux(video=0):
+            if packet.dts is not None:
+                packet.stream = stream
+                target.mux(packet)
+    content = whole.read_bytes()
+    path.write_bytes(content[: int(0.7 * len(content))])
+    whole.unlink()
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_broken_video_is_one_line_whatever_the_workers(own_v21, tmp_path, num_workers):
+    cut_in_the_middle(video_path(own_v21, 1))
+    config = DataConfig([SourceConfig(str(own_v21))], chunk_length=5, image_size=16, cache_dir=str(tmp_path / "cache"))
+    with pytest.raises(DataError, match=r"^\S+episode_000001.mp4: episode 1: ") as caught:
+        list(make_loader(config, 8, num_workers=num_workers))
+    assert "\n" not in str(caught.value)
+
+
+FULL_DISK = """
+import resource, signal, sys
+from ptr_robot.data.config import DataConfig, SourceConfig
+from ptr_robot.data.loader import make_loader
+from ptr_robot.errors import DataError
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+config = DataConfig([SourceConfig(sys.argv[1])], chunk_length=5, image_size=64, cache_dir=sys.argv[2])
+loader = make_loader(config, 8, num_workers=1)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+try:
+    list(loader)
+except DataError as error:
+    print(error)
+"""
+
+
+def test_a_full_disk_in_a_worker_is_one_line(v21, tmp_path):
+    command = [sys.executable, "-c", FULL_DISK, str(v21), str(tmp_path)]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert run.stdout.count("\n") == 1
+    assert run.stdout.startswith(str(tmp_path))
+    assert "cannot be written" in run.stdout
 
 
 def test_two_ranks_see_what_one_process_sees(config):

@@ -39,7 +39,7 @@ def find_video_problems(
 
 
 def _table_problems(index: DatasetIndex, keys: Sequence[str]) -> Iterator[EpisodeProblem]:
-    features = [index.features[key] for key in keys if key in index.vector_keys]
+    features = [index.features[key] for key in dict.fromkeys(keys) if key in index.vector_keys]
     columns = [*(feature.key for feature in features), *TIME_AND_TASK]
     for path, group in groupby(index.episodes, key=lambda record: record.table):
         records = list(group)

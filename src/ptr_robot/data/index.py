@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from ptr_robot.data.checks import find_problems
+from ptr_robot.data.folder import find_folder
 from ptr_robot.data.metadata import read_episodes, read_features, read_info, read_tasks
 from ptr_robot.data.records import (
     DatasetIndex,
@@ -18,11 +17,9 @@ from ptr_robot.data.records import (
     VideoSpan,
 )
 from ptr_robot.data.rows import locate_rows
-from ptr_robot.errors import DataError, require
+from ptr_robot.errors import DataError
 
-__all__ = ["DatasetIndex", "EpisodeProblem", "EpisodeRecord", "Feature", "VideoSpan", "open_index"]
-
-HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+__all__ = ["DatasetIndex", "EpisodeProblem", "EpisodeRecord", "Feature", "VideoSpan", "find_folder", "open_index"]
 
 
 def open_index(
@@ -68,36 +65,6 @@ def open_index(
     if not sound:
         raise DataError(f"{folder}: no usable episode is left; the first problem: {problems[0].message}")
     return dataclasses.replace(index, episodes=sound, left_out=tuple(problems))
-
-
-def find_folder(dataset: str | Path, root: str | Path | None = None, revision: str | None = None) -> Path:
-    """The local folder of a dataset; a hub id is fetched into LeRobot's own place unless it is there."""
-    local = Path(root if root is not None else dataset).expanduser()
-    if (local / "meta" / "info.json").is_file():
-        return local
-    if local.is_dir() and root is None:
-        raise DataError(f"{local}: no meta/info.json here; give the folder of one LeRobot dataset")
-    if isinstance(dataset, Path) or not HUB_ID.fullmatch(dataset):
-        raise DataError(f"{dataset}: no such folder, and not a hub id of the form owner/name")
-    return _fetch(dataset, local if root is not None else _lerobot_home() / dataset, revision)
-
-
-def _lerobot_home() -> Path:
-    """Where LeRobot keeps datasets; spelt out because importing LeRobot takes seconds."""
-    cache = os.environ.get("HF_HOME", str(Path("~/.cache/huggingface").expanduser()))
-    return Path(os.environ.get("HF_LEROBOT_HOME", str(Path(cache) / "lerobot"))).expanduser()
-
-
-def _fetch(repo_id: str, folder: Path, revision: str | None) -> Path:
-    if (folder / "meta" / "info.json").is_file() and revision is None:
-        return folder
-    hub = require("huggingface_hub", "lerobot")
-    try:
-        hub.snapshot_download(repo_id, repo_type="dataset", revision=revision, local_dir=folder)
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise DataError(f"{repo_id}: not in {folder}, and the hub did not give it ({reason})") from error
-    return folder
 
 
 def _choose(root: Path, records: list[EpisodeRecord], wanted: Sequence[int] | None) -> list[EpisodeRecord]:

@@ -8,10 +8,12 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from ptr_robot.data.batch import SegmentBatch
+from ptr_robot.data.cache import fingerprint
 from ptr_robot.data.config import DataConfig
 from ptr_robot.data.dataset import SegmentDataset
 from ptr_robot.data.sampling import BatchPlan, EpochOrder
-from ptr_robot.errors import ConfigError
+from ptr_robot.data.source import Source
+from ptr_robot.errors import ConfigError, PTRError
 
 
 class SegmentLoader:
@@ -29,8 +31,8 @@ class SegmentLoader:
         self.epoch = 0
         self.batches_done = 0
         self._sampler = _EpochBatches(plan)
-        self._loader: DataLoader[SegmentBatch] = DataLoader(
-            dataset,  # type: ignore[arg-type]
+        self._loader: DataLoader[SegmentBatch | PTRError] = DataLoader(
+            _ErrorsAsValues(dataset),  # type: ignore[arg-type]
             batch_size=None,
             sampler=self._sampler,
             num_workers=num_workers,
@@ -46,6 +48,8 @@ class SegmentLoader:
     def __iter__(self) -> Iterator[SegmentBatch]:
         self._sampler.start_at(self.epoch, self.batches_done)
         for batch in self._loader:
+            if isinstance(batch, PTRError):
+                raise batch
             self.batches_done += 1
             yield batch
         self.epoch, self.batches_done = self.epoch + 1, 0
@@ -62,14 +66,47 @@ class SegmentLoader:
         self.epoch, self.batches_done = int(state["epoch"]), int(state["batches_done"])
 
     def _identity(self) -> dict[str, Any]:
-        order = self.plan.order
+        order, layout = self.plan.order, self.dataset.layout
         return {
+            "sources": [_describe(source) for source in self.dataset.sources],
+            "chunk_length": layout.chunk_length,
+            "num_chunks": layout.num_chunks,
+            "stride": layout.stride,
+            "offset_steps": list(layout.offset_range),
             "global_batch_size": self.plan.global_batch_size,
             "counts": list(order.counts),
             "weights": None if order.weights is None else list(order.weights),
             "seed": order.seed,
             "shuffle": order.shuffle,
         }
+
+
+def _describe(source: Source) -> str:
+    """What a source holds, wherever it lies: a dataset that was moved is still the same."""
+    episodes = [(episode.episode_index, episode.first_index, episode.length) for episode in source.index.episodes]
+    keys = (source.config.state_key, source.config.action_key)
+    content = fingerprint(episodes, keys, source.tables.statistics("states").to_dict())[:8]
+    return f"{len(episodes)} episodes, {source.index.num_frames} frames ({content})"
+
+
+class _ErrorsAsValues:
+    """Hands an expected error over as a value.
+
+    Raised in a worker it would arrive wrapped in the worker's traceback; as a value it is raised by the loader, one
+    line whatever the number of workers.
+    """
+
+    def __init__(self, dataset: SegmentDataset) -> None:
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, numbers: Sequence[int]) -> SegmentBatch | PTRError:
+        try:
+            return self.dataset[numbers]
+        except PTRError as error:
+            return error
 
 
 class _EpochBatches:

@@ -13,10 +13,13 @@ import pytest
 
 from ptr_robot.data.ground_truth import EpisodeTruth, Fault, write_ground_truth
 from ptr_robot.data.index import open_index
-from ptr_robot.data.motion import IDLE_SHARE, measure_motion
-from ptr_robot.data.oddities import name_episodes
+from ptr_robot.data.motion import IDLE_SHARE, EpisodeMotion, Motion, Scale, measure_motion
+from ptr_robot.data.oddities import find_duplicates, name_episodes
+from ptr_robot.data.statistics import RunningStatistics
 from ptr_robot.data.summary import summarise
 from ptr_robot.errors import ConfigError
+
+from .v21_writer import episode_values, table_path, write_table
 
 FPS = 10
 LENGTHS = (60, 62, 58, 62, 61, 63, 59, 140, 20, 60, 61)
@@ -160,10 +163,44 @@ def test_an_unknown_robot_has_no_slots_and_a_known_one_its_own(summary, recorded
 
 def test_episodes_that_cannot_be_used_are_listed(own_v21):
     next(own_v21.glob("videos/*/*/episode_000001.mp4")).unlink()
-    summary = summarise(open_index(own_v21, skip_bad_episodes=True))
-    assert list(summary.unusable) == [1]
-    assert "no such file" in summary.unusable[1]
+    next(own_v21.glob("data/*/episode_000002.parquet")).unlink()
+    summary = summarise(open_index(own_v21, skip_bad_episodes=True, camera_keys=()))
+    assert (list(summary.unusable), list(summary.without_pictures)) == ([2], [1])
+    assert "no such file" in summary.unusable[2]
+    assert "no such file" in summary.without_pictures[1]
     assert summary.num_episodes == 3
+
+
+def test_a_vector_with_nan_is_named_and_the_rest_is_measured_without_it(own_v21):
+    states, actions = episode_values(2, 17)
+    states[4, 1] = np.inf
+    write_table(table_path(own_v21, 2), 2, states, actions, 63)
+    summary = summarise(open_index(own_v21, vector_keys=["action"]))
+    (odd,) = (oddity for oddity in summary.oddities if oddity.kind == "not finite")
+    assert (odd.episodes, odd.message.split()[0]) == ((2,), "'observation.state'")
+    motion = measure_motion(open_index(own_v21, vector_keys=["action"]))
+    assert (motion.states.keys, motion.actions.keys) == ((), ("action",))
+    assert all(np.isfinite(episode.jerk) for episode in motion.episodes)
+
+
+@pytest.mark.parametrize("ratio", [1e2, 1e4, 1e6])
+def test_episodes_far_from_zero_are_not_duplicates_and_copies_still_are(ratio):
+    """The last dimension is like a height that hardly changes: its mean is many of its deviations."""
+    generator = np.random.default_rng(0)
+    places = generator.normal(size=(20, 16, 4)) + np.array([0, 0, 0, ratio])
+    places[7] = places[3] + 1e-3
+    episodes = [EpisodeMotion(n, 0, 0, 0, 0, signature.ravel()) for n, signature in enumerate(places)]
+    scale = Scale((), (), *[np.zeros(0)] * 3, np.zeros(0, dtype=bool))
+    assert [oddity.episodes for oddity in find_duplicates(Motion(scale, scale, tuple(episodes), {}))] == [(3, 7)]
+
+
+def test_discrete_dimensions_are_those_with_two_values_however_they_come():
+    parts = [[[0, 1, 5, 0], [0, 1, 5, 1]], [[1, 2, 5, 0], [1, 2, 5, 1]], [[0, 3, 5, 1], [1, 1, 5, 2]]]
+    running = RunningStatistics(4, 6)
+    for part in parts:
+        running.add(np.array(part, dtype=float))
+    everything = np.array(parts, dtype=float).reshape(6, 4)
+    assert running.is_discrete.tolist() == [len(np.unique(column)) <= 2 for column in everything.T]
 
 
 def test_both_versions_of_a_dataset_look_alike(v21, v30):

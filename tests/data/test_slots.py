@@ -121,5 +121,7 @@ def test_unknown_robots_get_a_hint():
         load_robot("unitre_g1")
     with pytest.raises(ConfigError, match="no such file"):
         load_robot("absent.yaml")
-    with pytest.raises(ConfigError, match="robot_type None has no map; choose one of"):
+    with pytest.raises(
+        ConfigError, match=r"robot_type None has no map; choose one of: .*, unitree_g1\. Set robot to one of them"
+    ):
         robot_for_type(None, "owner/name")

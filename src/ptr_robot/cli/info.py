@@ -18,6 +18,9 @@ class InfoFlags:
 
     dataset: str = ""  # folder (v2.1 or v3.0) or hub id; may be given as a bare word
     offset_steps: int = 16  # frames between a chunk and its observed consequence, for the count of missing futures
+    robot: str | None = None  # built-in robot or YAML file of one's own; default: that of the dataset's robot_type
+    state_key: str = "observation.state"  # the feature that holds the states
+    action_key: str = "action"  # the feature that holds the actions
     json: bool = False  # print the same as JSON, for other programs
 
 
@@ -30,7 +33,14 @@ def main(arguments: Sequence[str]) -> int:
     from ptr_robot.data.index import open_index
     from ptr_robot.data.summary import summarise
 
-    summary = summarise(open_index(flags.dataset, skip_bad_episodes=True), offset_steps=flags.offset_steps)
+    keys = (flags.state_key, flags.action_key)
+    summary = summarise(
+        open_index(flags.dataset, skip_bad_episodes=True, camera_keys=(), vector_keys=keys),
+        offset_steps=flags.offset_steps,
+        robot=flags.robot,
+        state_key=flags.state_key,
+        action_key=flags.action_key,
+    )
     if flags.json:
         sys.stdout.write(json.dumps(dataclasses.asdict(summary), indent=2) + "\n")
     else:

@@ -32,6 +32,8 @@ def _sections(summary: DatasetSummary, width: int) -> Iterable[tuple[str, Any]]:
         yield "Ground truth (episodes)", _truth(summary.truth, summary.num_episodes)
     if summary.unusable:
         yield "Cannot be used", _unusable(summary.unusable)
+    if summary.without_pictures:
+        yield "Cannot be used with pictures", _unusable(summary.without_pictures)
     yield "Odd", _oddities(summary)
 
 
@@ -104,13 +106,13 @@ def _features(summary: DatasetSummary) -> Any:
 
 def _slots(summary: DatasetSummary) -> Any:
     if summary.robot is None:
-        return "unknown robot: write a slot map, see docs/add_a_robot.md"
+        return "unknown robot: write a slot map, see docs/add_a_robot.md, and check it with --robot=FILE.yaml"
     return _pairs((slots.feature, _filled(slots)) for slots in summary.slots)
 
 
 def _filled(slots: SlotSummary) -> str:
     if slots.mismatch is not None:
-        return f"{slots.mismatch}: write a slot map, see docs/add_a_robot.md"
+        return slots.mismatch
     return f"{slots.size}: " + ", ".join(f"{slot} {size}" for slot, size in slots.filled)
 
 

@@ -34,7 +34,7 @@ def find_oddities(index: DatasetIndex, motion: Motion) -> tuple[Oddity, ...]:
     """Everything odd, the gravest kinds first."""
     return (
         *_not_finite(motion),
-        *_duplicates(motion.episodes),
+        *find_duplicates(motion),
         *_odd_lengths(index),
         *_jerky(motion.episodes),
         *_idle(motion.episodes, index),
@@ -50,8 +50,9 @@ def _not_finite(motion: Motion) -> Iterator[Oddity]:
         yield Oddity("not finite", message, numbers)
 
 
-def _duplicates(episodes: Sequence[EpisodeMotion]) -> Iterator[Oddity]:
+def find_duplicates(motion: Motion) -> Iterator[Oddity]:
     """Pairs that pass the same places at the same shares of their time."""
+    episodes = motion.episodes
     if not episodes or episodes[0].signature.size == 0:
         return
     signatures = np.stack([episode.signature for episode in episodes])  # (N, 16 * D)

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ptr_robot.data.checks import find_video_problems
 from ptr_robot.data.ground_truth import EpisodeTruth, read_ground_truth
 from ptr_robot.data.motion import measure_motion
 from ptr_robot.data.oddities import Oddity, find_oddities
 from ptr_robot.data.records import BOOKKEEPING_KEYS, DatasetIndex
-from ptr_robot.data.robots import robot_for_type
+from ptr_robot.data.robots import Robot, load_robot, robot_for_type
 from ptr_robot.data.slots import SlotMap
-from ptr_robot.errors import ConfigError
+from ptr_robot.errors import ConfigError, did_you_mean
 
 HISTOGRAM_BINS = 8
 
@@ -78,15 +79,27 @@ class DatasetSummary:
     robot: str | None  # None: no built-in map
     slots: tuple[SlotSummary, ...]
     truth: TruthSummary | None
-    unusable: dict[int, str]  # why, by episode
+    unusable: dict[int, str]  # why, by episode; such an episode counts nowhere else
+    without_pictures: dict[int, str]  # episodes with sound tables whose videos cannot be used, and why
     oddities: tuple[Oddity, ...]
 
 
-def summarise(index: DatasetIndex, *, offset_steps: int = 16) -> DatasetSummary:
-    """Compute the summary of an opened dataset; reads every table once or twice and no video."""
+def summarise(
+    index: DatasetIndex,
+    *,
+    offset_steps: int = 16,
+    robot: str | None = None,
+    state_key: str = "observation.state",
+    action_key: str = "action",
+) -> DatasetSummary:
+    """Compute the summary of an opened dataset; reads every table twice, and of a video only what its container says.
+
+    ``robot`` is a built-in one or a YAML file, by default the one that the dataset's ``robot_type`` names.
+    """
     if offset_steps < 1:
         raise ConfigError(f"offset_steps is {offset_steps}; it must be at least 1")
-    robot, slots = _summarise_slots(index)
+    body = _find_robot(index, robot)
+    keys = {} if body is None else {state_key: body.state, action_key: body.action}
     return DatasetSummary(
         dataset=str(index.root),
         version=index.version,
@@ -103,10 +116,13 @@ def summarise(index: DatasetIndex, *, offset_steps: int = 16) -> DatasetSummary:
         },
         lengths=_summarise_lengths([record.length for record in index.episodes]),
         futures=_summarise_futures([record.length for record in index.episodes], offset_steps),
-        robot=robot,
-        slots=slots,
+        robot=None if body is None else body.name,
+        slots=tuple(_fill(index, key, slots) for key, slots in keys.items()),
         truth=_summarise_truth(read_ground_truth(index.root)),
         unusable={problem.episode_index: problem.message for problem in index.left_out},
+        without_pictures={
+            problem.episode_index: problem.message for problem in find_video_problems(index, index.episodes)
+        },
         oddities=find_oddities(index, measure_motion(index)),
     )
 
@@ -129,19 +145,22 @@ def _summarise_futures(lengths: list[int], offset_steps: int) -> FutureSummary:
     )
 
 
-def _summarise_slots(index: DatasetIndex) -> tuple[str | None, tuple[SlotSummary, ...]]:
+def _find_robot(index: DatasetIndex, robot: str | None) -> Robot | None:
+    if robot is not None:
+        return load_robot(robot)
     try:
-        robot = robot_for_type(index.robot_type, str(index.root))
+        return robot_for_type(index.robot_type, str(index.root))
     except ConfigError:
-        return None, ()
-    pairs = (("observation.state", robot.state), ("action", robot.action))
-    return robot.name, tuple(_fill(index, key, slots) for key, slots in pairs if key in index.features)
+        return None
 
 
 def _fill(index: DatasetIndex, key: str, slots: SlotMap) -> SlotSummary:
+    filled = tuple((entry.slot, entry.size) for entry in slots.entries)
+    if key not in index.vector_keys:
+        return SlotSummary(key, 0, filled, f"there is no such vector; {did_you_mean(key, index.vector_keys)}")
     size = index.features[key].size
-    mismatch = None if size == slots.size else f"the map has {slots.size} dimensions, the dataset {size}"
-    return SlotSummary(key, size, tuple((entry.slot, entry.size) for entry in slots.entries), mismatch)
+    mismatch = f"the map has {slots.size} dimensions, the dataset {size}: write a slot map, see docs/add_a_robot.md"
+    return SlotSummary(key, size, filled, None if size == slots.size else mismatch)
 
 
 def _summarise_truth(truths: dict[int, EpisodeTruth] | None) -> TruthSummary | None:

@@ -49,7 +49,7 @@ def robot_for_type(robot_type: str | None, dataset: str) -> Robot:
     if robot is None:
         hint = did_you_mean(robot_type or "", builtin_robots())
         raise ConfigError(
-            f"{dataset}: robot_type {robot_type!r} has no map; {hint} "
+            f"{dataset}: robot_type {robot_type!r} has no map; {hint}{'' if hint.endswith('?') else '.'} "
             "Set robot to one of them or to a YAML file of your own (docs/add_a_robot.md)"
         )
     return robot

@@ -7,8 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ptr_robot.sim.demonstration import DemonstrationSeeds, demonstrate
-from ptr_robot.sim.operators import OPERATORS, OperatorConfig
+from ptr_robot.sim import performance
+from ptr_robot.sim.demonstration import demonstrate
+from ptr_robot.sim.operators import OPERATORS, Operator, OperatorConfig
+from ptr_robot.sim.performance import DemonstrationSeeds
 
 SEEDS = DemonstrationSeeds(layout=11, operator=22)
 CLEAN = [name for name, config in OPERATORS.items() if not config.is_faulty]
@@ -106,15 +108,49 @@ def test_who_gives_up_ends_with_the_fault(pick_place):
     assert not demonstration.is_success
 
 
-def test_matched_lengths_bring_clean_and_faulty_together(reach):
-    """Without matching a hesitant operator takes longer on average than a brisk one by far."""
+@pytest.mark.parametrize("task", ["reach", "pick_place"])
+def test_matched_lengths_bring_clean_and_faulty_together(task, request):
+    """The length is drawn for the seeds and not for the operator, so a clean and a faulty episode get the same one."""
+    environment = request.getfixturevalue(task)
 
-    def mean_length(config: OperatorConfig, match_lengths: bool) -> float:
+    def lengths(config: OperatorConfig, match_lengths: bool) -> np.ndarray:
         seeds = [DemonstrationSeeds(layout, layout) for layout in range(2)]
-        return float(np.mean([demonstrate(reach, config, s, match_lengths=match_lengths).num_frames for s in seeds]))
+        return np.array([demonstrate(environment, config, s, match_lengths=match_lengths).num_frames for s in seeds])
 
     clean, faulty = OPERATORS["brisk"], OPERATORS["hesitant"]
-    unmatched = mean_length(faulty, False) / mean_length(clean, False)
-    matched = mean_length(faulty, True) / mean_length(clean, True)
-    assert unmatched > 1.4
-    assert 0.85 < matched < 1.18
+    assert (lengths(faulty, False) > 1.3 * lengths(clean, False)).all()
+    np.testing.assert_allclose(lengths(faulty, True), lengths(clean, True), rtol=0.12)
+
+
+def test_pauses_are_short_spread_and_as_many_as_asked():
+    config = OperatorConfig(bow=(0.0, 0.0), noise=(0.0, 0.0), rests=(0, 0), tremor=(0.0, 0.0))
+    operator = Operator(config, "pick-place-v3", seed=3)
+    operator.expect(90, num_pause_frames=45)
+    far = np.full(39, 0.3)
+    far[4:7] = [0.0, 0.8, 0.02]
+    actions = np.stack([operator.intend(far, np.zeros(4, dtype=np.float32)) for _ in range(135)])
+    is_pause = ~actions[:, :3].any(axis=1)
+    assert is_pause.sum() == 45
+    assert all(third.sum() >= 10 for third in np.split(is_pause, 3))
+    runs = "".join("x" if pause else " " for pause in is_pause).split()
+    assert max(map(len, runs)) <= 6
+
+
+def test_a_clean_hand_trembles_by_its_tremor():
+    still = OperatorConfig(bow=(0.0, 0.0), noise=(0.0, 0.0), rests=(0, 0), tremor=(0.0, 0.0))
+    trembling = replace(still, tremor=(0.05, 0.05))
+    far = np.full(39, 0.3)
+    still_hand, trembling_hand = (Operator(config, "reach-v3", 3, speed=0.5) for config in (still, trembling))
+    nothing = np.zeros(4, dtype=np.float32)
+    noise = np.stack([trembling_hand.intend(far, nothing) - still_hand.intend(far, nothing) for _ in range(2000)])
+    assert noise[:, :3].std() == pytest.approx(0.05, rel=0.05)
+    assert abs(np.corrcoef(noise[1:, 0], noise[:-1, 0])[0, 1]) < 0.08
+
+
+@pytest.mark.parametrize("has_images", [False, True])
+def test_a_clean_operator_who_never_succeeds_leaves_no_good_episode(has_images, reach, monkeypatch):
+    monkeypatch.setattr(performance, "PATIENCE_FRAMES", 6)
+    demonstration = demonstrate(reach, OPERATORS["steady"], SEEDS, has_images)
+    assert not demonstration.is_success
+    (fault,) = demonstration.faults
+    assert (fault.kind, fault.first_frame, fault.last_frame) == ("not_completed", 0, 5)

@@ -65,7 +65,7 @@ def test_the_ground_truth_is_that_of_the_planned_demonstrations(recorded, plan):
     truths = read_ground_truth(recorded[0])
     environment = MetaWorldEnvironment("reach")
     for episode in plan:
-        expected = demonstrate(environment, OPERATORS[episode.operator], episode.seeds)
+        expected = demonstrate(environment, OPERATORS[episode.operator], episode.seeds, match_lengths=True)
         truth = truths[episode.episode_index]
         assert truth.faults == expected.faults
         assert truth.is_faulty is OPERATORS[episode.operator].is_faulty
@@ -92,8 +92,9 @@ def test_an_interrupted_recording_leaves_nothing(plan, tmp_path, error, raised):
     def interrupt(_):
         raise error
 
+    config = RecordingConfig(has_images=False, num_workers=1, match_lengths=False)
     with pytest.raises(raised):
-        record(tmp_path / "new", plan[:1], OPERATORS, RecordingConfig(has_images=False, num_workers=1), interrupt)
+        record(tmp_path / "new", plan[:1], OPERATORS, config, interrupt)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -104,7 +105,7 @@ def test_a_killed_worker_is_one_line_and_leaves_nothing(plan, tmp_path):
         for process in multiprocessing.active_children():
             os.kill(process.pid, signal.SIGKILL)
 
-    config = RecordingConfig(has_images=False, num_workers=2)
+    config = RecordingConfig(has_images=False, num_workers=2, match_lengths=False)
     with pytest.raises(PTRError, match=r"one of 2 simulation processes .* --num_workers=1"):
         record(tmp_path / "new", plan * 3, OPERATORS, config, kill_workers)
     assert list(tmp_path.iterdir()) == []

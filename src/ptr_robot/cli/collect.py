@@ -23,18 +23,31 @@ from ptr_robot.sim.tasks import resolve_tasks
 class CollectConfig:
     """What to record, by whom, and where to."""
 
-    output: str = ""  # the dataset's folder, which must not exist yet
+    # The dataset's folder, which must not exist yet; may be given as a bare word.
+    output: str = ""
+    # Meta-World's names; the version may be left out: --tasks=reach,push
     tasks: list[str] = field(default_factory=lambda: ["reach-v3", "push-v3", "pick-place-v3"])
-    episodes: int = 20  # of each task
-    operators: dict[str, float] = field(default_factory=dict)  # shares by name; none named: all but quitting
-    fault_fraction: float | None = None  # what the faulty operators have together; unset: as their shares say
-    operators_path: str | None = None  # a YAML file with operators of your own
-    match_lengths: bool = False  # clean and faulty episodes of the same length distribution
+    # Of each task.
+    episodes: int = 20
+    # Shares by name: --operators='{steady: 2, fumbling: 1}'; none named: all but quitting, alike.
+    operators: dict[str, float] = field(default_factory=dict)
+    # What the faulty operators have together, 0 to 1; unset: as their shares say.
+    fault_fraction: float | None = None
+    # A YAML file with operators of your own.
+    operators_path: str | None = None
+    # Clean and faulty episodes have lengths of the same distribution; false: each takes the time it takes.
+    match_lengths: bool = True
+    # False: states and actions alone.
     images: bool = True
-    video: bool = False  # AV1 files in place of lossless images in the tables
+    # AV1 files in place of lossless images in the tables.
+    video: bool = False
+    # What the images show, and how large they are.
     camera: CameraConfig = field(default_factory=CameraConfig)
-    image_key: str | None = None  # unset: observation.images.<camera>
+    # The images' feature; unset: observation.images.<camera>
+    image_key: str | None = None
+    # Processes that simulate; the dataset is the same for any number.
     num_workers: int = 2
+    # Of everything that is drawn: layouts, manners and faults.
     seed: int = 0
 
 

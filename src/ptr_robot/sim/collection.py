@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptr_robot.errors import ConfigError, did_you_mean
-from ptr_robot.sim.demonstration import DemonstrationSeeds
 from ptr_robot.sim.operators import OperatorConfig
+from ptr_robot.sim.performance import DemonstrationSeeds
 
 
 @dataclass(frozen=True)

@@ -1,57 +1,19 @@
-"""One episode by one operator: rehearsed, planned, then performed, with the frames of every fault written down."""
+"""One recorded episode by one operator, whose ground truth says what is wrong with it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from ptr_robot.data.ground_truth import Fault
-from ptr_robot.sim.environment import (
-    ACTION_DIM,
-    MAX_STEPS,
-    Action,
-    EnvironmentState,
-    MetaWorldEnvironment,
-    clip_action,
-)
-from ptr_robot.sim.fault_plans import PlannedFault, Severity, plan_faults
-from ptr_robot.sim.faults import Moment
-from ptr_robot.sim.operators import Operator, OperatorConfig
-from ptr_robot.sim.rendering import Image
+from ptr_robot.sim.environment import MetaWorldEnvironment
+from ptr_robot.sim.matching import fit_pace
+from ptr_robot.sim.operators import OperatorConfig
+from ptr_robot.sim.performance import Demonstration, DemonstrationSeeds, Pace, attempt
 
-_PATIENCE_FRAMES = 400  # when an operator stops without success; also where LeRobot's environment stops
-_MATCHED_STRETCH = (1.5, 2.4)  # how much longer than a quick clean episode matched episodes are
-_SLOWEST_MATCHED_SPEED = 0.25
-_NUM_MATCHING_TRIALS = 3
+NOT_COMPLETED = "not_completed"
 _NUM_CLEAN_TRIES = 5
-
-
-@dataclass(frozen=True)
-class DemonstrationSeeds:
-    """What an episode depends on besides its task and operator."""
-
-    layout: int  # where objects and goal stand
-    operator: int  # the operator's style, noise and faults in this episode
-
-
-@dataclass(frozen=True)
-class Demonstration:
-    """``N`` recorded frames: what was observed before each action, and the action that was executed."""
-
-    states: npt.NDArray[np.float32]  # (N, 4)
-    environment_states: npt.NDArray[np.float32]  # (N, 39)
-    actions: npt.NDArray[np.float32]  # (N, 4)
-    images: npt.NDArray[np.uint8] | None  # (N, H, W, 3)
-    faults: tuple[Fault, ...]
-    is_success: bool
-
-    @property
-    def num_frames(self) -> int:
-        """N."""
-        return len(self.actions)
 
 
 def demonstrate(
@@ -63,139 +25,18 @@ def demonstrate(
 ) -> Demonstration:
     """Let an operator do the task once; a clean operator who fails does it again, in a newly drawn manner.
 
-    Faults make episodes longer, and then length alone gives them away. With ``match_lengths`` every episode, clean or
-    faulty, draws the length it should have from the same distribution and the operator's speed is fitted to it.
+    Who has failed every time leaves an episode that is no example of the task, and its ground truth says so. With
+    ``match_lengths`` clean and faulty episodes have lengths of the same distribution (``fit_pace``).
     """
     for operator_seed in np.random.SeedSequence(seeds.operator).generate_state(_NUM_CLEAN_TRIES).tolist():
         drawn = replace(seeds, operator=operator_seed)
-        speed, limit = _fit_speed(environment, config, drawn) if match_lengths else (None, _PATIENCE_FRAMES)
-        attempt = _attempt(environment, config, drawn, speed, limit, has_images=False)
-        if config.is_faulty or attempt.is_success:
+        pace = fit_pace(environment, config, drawn) if match_lengths else Pace()
+        demonstration = attempt(environment, config, drawn, pace)
+        if config.is_faulty or demonstration.is_success:
             break
-    if not has_images:
-        return attempt
-    return _attempt(environment, config, drawn, speed, limit, has_images=True)
-
-
-def _attempt(
-    environment: MetaWorldEnvironment,
-    config: OperatorConfig,
-    seeds: DemonstrationSeeds,
-    speed: float | None,
-    limit: int,
-    has_images: bool,
-) -> Demonstration:
-    """A rehearsal without rests and faults tells how long the task takes; then the episode itself."""
-    rehearsal = Operator(config, environment.task, seeds.operator, speed)
-    expected = _perform(environment, rehearsal, [], seeds.layout, limit, has_images=False).num_frames
-    operator = Operator(config, environment.task, seeds.operator, speed)
-    operator.expect(expected)
-    return _perform(environment, operator, _plan(config, expected, seeds), seeds.layout, limit, has_images)
-
-
-def _plan(config: OperatorConfig, expected: int, seeds: DemonstrationSeeds) -> list[PlannedFault]:
-    if not config.is_faulty:
-        return []
-    generator = np.random.default_rng([seeds.operator, 1])
-    lowest, highest = (min(number, len(config.faults)) for number in config.faults_per_episode)
-    kinds = generator.choice(config.faults, size=generator.integers(lowest, highest + 1), replace=False)
-    return plan_faults(
-        [str(kind) for kind in kinds], expected, Severity(config.severity, config.give_up_share), generator
-    )
-
-
-def _fit_speed(
-    environment: MetaWorldEnvironment, config: OperatorConfig, seeds: DemonstrationSeeds
-) -> tuple[float, int]:
-    """The speed at which this episode comes closest to its drawn length, and when to stop trying."""
-    quick = _perform(
-        environment, Operator(config, environment.task, seeds.operator, 1.0), [], seeds.layout, _PATIENCE_FRAMES, False
-    )
-    target = quick.num_frames * np.random.default_rng([seeds.operator, 2]).uniform(*_MATCHED_STRETCH)
-    limit = min(MAX_STEPS, round(1.3 * target))
-    speed, errors = 0.6, {}
-    for _ in range(_NUM_MATCHING_TRIALS):
-        num_frames = _attempt(environment, config, seeds, speed, limit, has_images=False).num_frames
-        errors[speed] = abs(num_frames - target)
-        speed = float(np.clip(speed * num_frames / target, _SLOWEST_MATCHED_SPEED, 1.0))
-    return min(errors, key=lambda tried: errors[tried]), limit
-
-
-def _perform(
-    environment: MetaWorldEnvironment,
-    operator: Operator,
-    planned: Sequence[PlannedFault],
-    layout_seed: int,
-    limit: int,
-    has_images: bool,
-) -> Demonstration:
-    """Run one episode until some frames after success, a fault that ends it, or ``limit``."""
-    conduct = _Conduct(operator, planned)
-    environment_state = environment.reset(layout_seed)
-    observed: list[EnvironmentState] = []
-    actions: list[Action] = []
-    images: list[Image] = []
-    success_frame: int | None = None
-    while len(actions) < limit and not conduct.has_given_up:
-        observed.append(environment_state)
-        if has_images:
-            images.append(environment.render())
-        actions.append(conduct.act(environment_state))
-        environment_state = environment.step(actions[-1])
-        if environment.is_success and success_frame is None:
-            success_frame = len(actions)
-        if success_frame is not None and len(actions) >= success_frame + operator.settle_frames:
-            break
-    environment_states = np.stack(observed).astype(np.float32)
-    return Demonstration(
-        states=environment_states[:, :4],
-        environment_states=environment_states,
-        actions=np.stack(actions),
-        images=np.stack(images) if has_images else None,
-        faults=conduct.finish(),
-        is_success=success_frame is not None,
-    )
-
-
-class _Conduct:
-    """Hands control from the operator to its faults and back, one fault at a time."""
-
-    def __init__(self, operator: Operator, planned: Sequence[PlannedFault]) -> None:
-        self._operator = operator
-        self._waiting = list(planned)
-        self._active: PlannedFault | None = None
-        self._active_since = 0
-        self._faults: list[Fault] = []
-        self._frame = 0
-        self._last_action: Action = np.zeros(ACTION_DIM, dtype=np.float32)
-        self.has_given_up = False
-
-    def act(self, environment_state: EnvironmentState) -> Action:
-        """The action that is executed in this frame."""
-        if self._active is None and self._waiting and self._waiting[0].first_frame <= self._frame:
-            self._active, self._active_since = self._waiting.pop(0), self._frame
-        if self._active is None:
-            action = self._intend(environment_state)
-        else:
-            action = self._active.fault.act(Moment(environment_state, self._intend, self._last_action))
-        self._last_action = clip_action(np.asarray(action))
-        self._frame += 1
-        if self._active is not None and self._active.fault.is_over:
-            self.has_given_up = self._active.fault.ends_episode
-            self._close_active()
-        return self._last_action
-
-    def finish(self) -> tuple[Fault, ...]:
-        """Every fault that was executed, with its frames."""
-        self._close_active()
-        return tuple(self._faults)
-
-    def _intend(self, environment_state: EnvironmentState) -> npt.NDArray[np.float64]:
-        return self._operator.intend(environment_state, self._last_action)
-
-    def _close_active(self) -> None:
-        if self._active is None:
-            return
-        fault = self._active.fault
-        self._faults.append(Fault(fault.kind, self._active_since, self._frame - 1, fault.details))
-        self._active = None
+    if has_images:
+        demonstration = attempt(environment, config, drawn, pace, has_images=True)
+    if config.is_faulty or demonstration.is_success:
+        return demonstration
+    failure = Fault(NOT_COMPLETED, 0, demonstration.num_frames - 1, {"tries": _NUM_CLEAN_TRIES})
+    return replace(demonstration, faults=(failure,))

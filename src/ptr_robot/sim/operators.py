@@ -20,6 +20,8 @@ _CONTACT_METRES = (
     0.10  # nearer to the object than this, slowness would lose the grip: force comes from the hand's speed
 )
 _CONTACT_SPEED = 0.9
+_PAUSE_FRAMES = 6
+_PAUSE_GAP_FRAMES = 3
 _NOISE_MEMORY = 0.8  # a hand's noise is smooth: the share of the last frame's that stays
 
 
@@ -41,6 +43,7 @@ class OperatorConfig:
     faults_per_episode: tuple[int, int] = (1, 1)
     severity: float = 1.0  # a factor on the size of every fault
     give_up_share: float = 0.0  # how often a failed attempt is the last one
+    tremor: tuple[float, float] = (0.0, 0.06)  # white noise on the movements: every hand trembles a little
 
     def __post_init__(self) -> None:
         for kind in self.faults:
@@ -49,6 +52,7 @@ class OperatorConfig:
         _check_range("speed", self.speed, 0.1, 1.0)
         _check_range("bow", self.bow, 0.0, 0.3)
         _check_range("noise", self.noise, 0.0, 1.0)
+        _check_range("tremor", self.tremor, 0.0, 1.0)
         _check_range("rests", self.rests, 0, 20)
         _check_range("faults_per_episode", self.faults_per_episode, 1, len(PLANNERS))
         if self.severity <= 0:
@@ -88,18 +92,18 @@ class Operator:
         self._noise_scale = style.uniform(*config.noise)
         self._rest_chances = style.uniform(0.1, 0.9, size=style.integers(config.rests[0], config.rests[1] + 1))
         self.settle_frames = int(style.integers(4, 11))
+        self._tremor_scale = style.uniform(*config.tremor)
         self._expert = make_expert(task)
         self._noise = np.zeros(3)
         self._num_intentions = 0
         self._rest_frames: frozenset[int] = frozenset()
         self._style = style
 
-    def expect(self, num_frames: int) -> None:
-        """Place the rests in an episode of about ``num_frames``."""
+    def expect(self, num_frames: int, num_pause_frames: int = 0) -> None:
+        """Place the rests in an episode of about ``num_frames``, and pauses that make it so many frames longer."""
         starts = np.round(self._rest_chances * num_frames).astype(int)
-        self._rest_frames = frozenset(
-            int(frame) for start in starts for frame in range(start, start + int(self._style.integers(3, 7)))
-        )
+        rests = {int(frame) for start in starts for frame in range(start, start + int(self._style.integers(3, 7)))}
+        self._rest_frames = frozenset(rests | _spread_pauses(num_frames, num_pause_frames, self._style))
 
     def intend(self, environment_state: EnvironmentState, last_action: Action) -> npt.NDArray[np.float64]:  # (4,)
         """The action this operator means to execute now."""
@@ -107,16 +111,31 @@ class Operator:
         self._num_intentions += 1
         fresh = self._hand.normal(0.0, self._noise_scale, size=3)
         self._noise = _NOISE_MEMORY * self._noise + np.sqrt(1.0 - _NOISE_MEMORY**2) * fresh
+        tremor = self._hand.normal(0.0, self._tremor_scale, size=3)
         if frame in self._rest_frames:
-            return np.append(np.zeros(3), last_action[3])
+            return np.append(tremor, last_action[3])
         shifted = environment_state.copy()
         shifted[:3] -= self._bow * np.exp(-frame / _BOW_FRAMES)
         action: npt.NDArray[np.float64] = np.clip(self._expert.get_action(shifted), -1.0, 1.0).astype(np.float64)
         is_near = np.linalg.norm(environment_state[:3] - environment_state[4:7]) < _CONTACT_METRES
         top_speed = max(self.speed, _CONTACT_SPEED) if is_near else self.speed
         action[:3] *= min(1.0, top_speed / max(float(np.abs(action[:3]).max()), 1e-9))
-        action[:3] += self._noise
+        action[:3] += self._noise + tremor
         return action
+
+
+def _spread_pauses(num_frames: int, num_pause_frames: int, generator: np.random.Generator) -> set[int]:
+    """The frames of short pauses all over an episode that would take ``num_frames`` without them."""
+    total = num_frames + num_pause_frames
+    num_pauses = min(-(-num_pause_frames // _PAUSE_FRAMES), total // (_PAUSE_FRAMES + _PAUSE_GAP_FRAMES))
+    if num_pauses < 1:
+        return set()
+    space = total / num_pauses  # each pause has a space of its own
+    lengths = np.full(num_pauses, num_pause_frames // num_pauses)
+    lengths[: num_pause_frames % num_pauses] += 1
+    offsets = generator.uniform(0.0, np.maximum(space - lengths - _PAUSE_GAP_FRAMES, 0.0))
+    starts = np.floor(np.arange(num_pauses) * space + offsets).astype(int)
+    return {int(start + frame) for start, length in zip(starts, lengths, strict=True) for frame in range(length)}
 
 
 def read_operators(path: Path) -> dict[str, OperatorConfig]:

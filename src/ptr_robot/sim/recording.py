@@ -16,7 +16,7 @@ from typing import Any
 from ptr_robot.data.ground_truth import EpisodeTruth, write_ground_truth
 from ptr_robot.errors import ConfigError, DataError, require
 from ptr_robot.sim.collection import PlannedEpisode
-from ptr_robot.sim.demonstration import Demonstration, demonstrate
+from ptr_robot.sim.demonstration import demonstrate
 from ptr_robot.sim.environment import (
     ACTION_DIM,
     ENVIRONMENT_STATE_DIM,
@@ -25,6 +25,7 @@ from ptr_robot.sim.environment import (
     MetaWorldEnvironment,
 )
 from ptr_robot.sim.operators import OperatorConfig
+from ptr_robot.sim.performance import Demonstration
 from ptr_robot.sim.rendering import CameraConfig
 from ptr_robot.sim.tasks import instructions
 from ptr_robot.sim.workers import worker_processes
@@ -41,7 +42,7 @@ class RecordingConfig:
     has_videos: bool = False  # True: AV1 video files; False: lossless images inside the tables
     camera: CameraConfig = field(default_factory=CameraConfig)
     image_key: str = "observation.images.corner2"
-    match_lengths: bool = False
+    match_lengths: bool = True  # clean and faulty episodes have lengths of the same distribution
     num_workers: int = 2
 
     def __post_init__(self) -> None:

@@ -35,8 +35,8 @@ _MAX_IMAGE_SIZE = 1024
 class CameraConfig:
     """Which of Meta-World's cameras looks, and how many pixels it has a side."""
 
-    name: str = "corner2"
-    image_size: int = 96
+    name: str = "corner2"  # as Meta-World calls it
+    image_size: int = 96  # pixels a side
 
     def __post_init__(self) -> None:
         if self.name not in _IS_UPSIDE_DOWN:

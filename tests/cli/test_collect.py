@@ -1,0 +1,23 @@
+"""Every setting of ``ptr collect`` says what it is for."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from ptr_robot.cli.collect import CollectConfig, main
+from ptr_robot.cli.flags import flag_names
+from ptr_robot.sim.recording import RecordingConfig
+
+
+def test_help_explains_every_flag(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    for name in flag_names(CollectConfig):
+        assert re.search(rf" --{re.escape(name)} \[?\w+\]? \w", text), name
+
+
+def test_lengths_are_matched_by_the_command_as_by_the_library():
+    assert CollectConfig().match_lengths is RecordingConfig().match_lengths is True

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 import ptr_robot.data.frame_cache as frame_cache_module
@@ -80,6 +82,24 @@ def test_pictures_in_the_table_come_back_bit_for_bit(recorded, tmp_path):
     for frame in (0, 11):
         expected = (theirs[index.episode(1).first_index + frame][WRIST] * 255).round().byte()
         np.testing.assert_array_equal(frames[frame], expected.permute(1, 2, 0).numpy())
+
+
+@pytest.mark.parametrize("group_size", [7, 19, 1000])
+def test_an_episodes_pictures_are_read_without_those_of_others(recorded, tmp_path, monkeypatch, group_size):
+    """Whatever the row groups: the pictures are the same, and groups of other episodes are never read."""
+    index = open_index(recorded)
+    episode, feature = index.episode(1), index.feature(WRIST)
+    expected = list(decode_episode(episode, feature, index.fps))
+    pq.write_table(pq.read_table(episode.table, partitioning=None), tmp_path / "t.parquet", row_group_size=group_size)
+    read = []
+    batches = pq.ParquetFile.iter_batches
+    monkeypatch.setattr(
+        pq.ParquetFile, "iter_batches", lambda *a, **k: read.append(k["row_groups"]) or batches(*a, **k)
+    )
+    other = dataclasses.replace(episode, table=tmp_path / "t.parquet")
+    np.testing.assert_array_equal(np.stack(list(decode_episode(other, feature, index.fps))), np.stack(expected))
+    first, last = episode.first_row, episode.first_row + episode.length - 1
+    assert read == [sorted({row // group_size for row in range(first, last + 1)})]
 
 
 def test_a_changed_video_is_decoded_anew(own_v21, tmp_path):

@@ -83,6 +83,15 @@ def test_a_dimension_that_hardly_ever_moves_is_not_taken_for_a_constant():
     assert normaliser.normalise(np.array([[0.0], [5.0]])).ravel().tolist() == [-1, 1]
 
 
+@pytest.mark.parametrize(("rest", "expected"), [(0.01, 1.0), (2.0, 10 / 2.0)])
+def test_rare_motion_is_not_blown_up(rest, expected):
+    """A hand that trembles by ``rest`` and once opens to 10: below 5% of the range the extremes set the scale."""
+    values = np.tile([[-rest], [rest]], (1000, 1))
+    values[[5, 6]] = [[-10.0], [10.0]]
+    normaliser = make_normaliser(statistics_of(values), ["q99"])
+    assert np.abs(normaliser.normalise(values)).max() == pytest.approx(expected)
+
+
 def test_unknown_kind():
     with pytest.raises(ConfigError, match="did you mean 'min_max'"):
         make_normaliser(statistics_of(np.eye(2)), ["minmax", "q99"])

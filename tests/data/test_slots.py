@@ -125,3 +125,14 @@ def test_unknown_robots_get_a_hint():
         ConfigError, match=r"robot_type None has no map; choose one of: .*, unitree_g1\. Set robot to one of them"
     ):
         robot_for_type(None, "owner/name")
+
+
+def test_places_are_computed_once_and_cannot_be_changed():
+    slots = SlotMap((SlotEntry("right_gripper", 1), SlotEntry("right_hand", 2)))
+    assert slots.places is slots.places
+    with pytest.raises(ValueError, match="read-only"):
+        slots.places[0] = 3
+    slots.mask[:] = True
+    assert np.flatnonzero(slots.mask).tolist() == [18, 20, 21]
+    assert slots == SlotMap(slots.entries)
+    assert hash(slots) == hash(SlotMap(slots.entries))

@@ -38,6 +38,7 @@ class SegmentDataset:
             np.cumsum([self.layout.segments_in(episode.length) for episode in source.index.episodes])
             for source in self.sources
         ]
+        self._source_ends = np.cumsum(self.counts)
         texts = [text for source in self.sources for _, text in sorted(source.index.tasks.items())]
         self.task_ids: dict[str, int] = {text: number for number, text in enumerate(dict.fromkeys(texts))}
 
@@ -56,11 +57,10 @@ class SegmentDataset:
 
     def locate(self, number: int) -> tuple[int, EpisodeRecord, int]:
         """The source, the episode and the start frame of a segment number."""
-        source_ends = np.cumsum(self.counts)
-        source = int(np.searchsorted(source_ends, number, side="right"))
+        source = int(np.searchsorted(self._source_ends, number, side="right"))
         if number < 0 or source == len(self.sources):
             raise IndexError(f"segment {number} of {len(self)}")
-        within = number - (int(source_ends[source - 1]) if source else 0)
+        within = number - (int(self._source_ends[source - 1]) if source else 0)
         episode = int(np.searchsorted(self._ends[source], within, side="right"))
         before = int(self._ends[source][episode - 1]) if episode else 0
         return source, self.sources[source].index.episodes[episode], (within - before) * self.layout.stride

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ptr_robot.data.metadata import read_parquet
 from ptr_robot.data.records import EpisodeRecord, Feature, VideoSpan
+from ptr_robot.data.tables import iterate_cells
 from ptr_robot.errors import ConfigError, DataError, did_you_mean, require
 
 RESIZE_MODES = ("pad", "stretch", "crop")
@@ -98,12 +99,14 @@ def _frames_from(container: Any, span: VideoSpan) -> Iterator[Any]:
 def _decode_images(episode: EpisodeRecord, key: str) -> Iterator[NDArray[np.uint8]]:
     """Pictures that are stored in the table itself, as encoded bytes."""
     pillow = require("PIL.Image", "lerobot")
-    column = read_parquet(episode.table, [key]).column(key).slice(episode.first_row, episode.length)
-    for frame_index, cell in enumerate(column):
-        content = cell.as_py()["bytes"]
-        try:
-            with pillow.open(io.BytesIO(content)) as image:
-                yield np.array(image.convert("RGB"))
-        except (OSError, TypeError) as error:
-            where = f"{episode.table}: episode {episode.episode_index}, {key!r}, frame {frame_index}"
-            raise DataError(f"{where}: not a readable picture ({error})") from error
+    where = f"{episode.table}: episode {episode.episode_index}, {key!r}"
+    for frame_index, cell in enumerate(iterate_cells(episode, key)):
+        yield _decode_image(pillow, cell, f"{where}, frame {frame_index}")
+
+
+def _decode_image(pillow: ModuleType, cell: Any, where: str) -> NDArray[np.uint8]:
+    try:
+        with pillow.open(io.BytesIO(cell["bytes"])) as image:
+            return np.array(image.convert("RGB"))
+    except (OSError, TypeError, KeyError) as error:
+        raise DataError(f"{where}: not a readable picture ({error})") from error

@@ -14,6 +14,9 @@ from ptr_robot.errors import ConfigError, did_you_mean
 KINDS = ("q99", "mean_std", "min_max", "binary", "identity")
 # A range below this share of the values' magnitude is rounding, not motion.
 CONSTANT_TOLERANCE = 1e-6
+# Percentiles nearer to each other than this share of the whole range are those of a dimension that rests; scaled by
+# them, its rare motion would be tens of times larger than that of any other dimension.
+RESTING_SHARE = 0.05
 
 
 @dataclass(frozen=True)
@@ -87,13 +90,13 @@ def make_normaliser(statistics: VectorStatistics, kinds: Sequence[str]) -> Norma
 
 
 def _offset_and_scale(statistics: VectorStatistics, kind: str, dimension: int) -> tuple[float, float]:
-    """Two ends of a range map to -1 and 1; where the 1st and 99th percentile coincide, the extremes take over."""
+    """Two ends of a range map to -1 and 1; where the 1st and 99th percentile nearly coincide, the extremes do."""
     if kind == "identity":
         return 0.0, 1.0
     if kind == "mean_std":
         return float(statistics.mean[dimension]), float(statistics.std[dimension])
     low, high = float(statistics.minimum[dimension]), float(statistics.maximum[dimension])
     quantiles = float(statistics.q01[dimension]), float(statistics.q99[dimension])
-    if kind == "q99" and quantiles[1] - quantiles[0] > CONSTANT_TOLERANCE * max(abs(low), abs(high)):
+    if kind == "q99" and quantiles[1] - quantiles[0] >= RESTING_SHARE * (high - low):
         low, high = quantiles
     return (low + high) / 2, (high - low) / 2

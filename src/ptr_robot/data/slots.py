@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,10 +93,12 @@ class SlotMap:
         """The length of the robot's own vector."""
         return sum(entry.size for entry in self.entries)
 
-    @property
+    @cached_property
     def places(self) -> NDArray[np.int64]:
         """The unified dimension of each of the robot's own; -1 where one is ignored."""
-        return np.array([place for places in self._entry_places() for place in places], dtype=np.int64)  # (D,)
+        places = np.array([place for places in self._entry_places() for place in places], dtype=np.int64)  # (D,)
+        places.setflags(write=False)
+        return places
 
     @property
     def mask(self) -> NDArray[np.bool_]:

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from ptr_robot.data.metadata import read_parquet
 from ptr_robot.data.records import DatasetIndex, EpisodeRecord
-from ptr_robot.errors import DataError
+from ptr_robot.errors import DataError, require
+
+CELLS_AT_A_TIME = 16
 
 Columns = dict[str, NDArray[Any]]  # by key: (frames,) for bookkeeping and single values, (frames, D) for vectors
 
@@ -31,6 +33,34 @@ def iterate_episodes(
         table = read_parquet(path, list(columns))
         for episode in group:
             yield episode, slice_episode(table, episode, columns)
+
+
+def iterate_cells(episode: EpisodeRecord, key: str) -> Iterator[Any]:
+    """The cells of one column of an episode as Python values, from the row groups that hold it and no others.
+
+    For columns of large cells, such as pictures: a few are in memory at a time, however many episodes share the file.
+    """
+    parquet = require("pyarrow.parquet", "lerobot")
+    try:
+        with parquet.ParquetFile(episode.table) as file:
+            groups, first = _groups_of(file.metadata, episode)
+            for batch in file.iter_batches(CELLS_AT_A_TIME, row_groups=groups, columns=[key]):
+                start, end = max(0, episode.first_row - first), episode.first_row + episode.length - first
+                yield from batch.column(0).slice(start, max(0, end - start)).to_pylist()
+                first += batch.num_rows
+    except (OSError, ValueError, IndexError) as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(
+            f"{episode.table}: episode {episode.episode_index}, {key!r}: cannot be read ({reason})"
+        ) from error
+
+
+def _groups_of(metadata: Any, episode: EpisodeRecord) -> tuple[list[int], int]:
+    """The row groups that hold rows of the episode, and the first row of the first of them."""
+    ends = np.cumsum([metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)])
+    starts = np.concatenate([[0], ends[:-1]])
+    groups = np.flatnonzero((ends > episode.first_row) & (starts < episode.first_row + episode.length))
+    return groups.tolist(), int(starts[groups[0]])
 
 
 def slice_episode(table: Any, episode: EpisodeRecord, columns: Sequence[str]) -> Columns:

@@ -1,6 +1,6 @@
 """The real G1 demonstrations: v2.1 and LeRobot's own v3.0 copy give the same segments, to the bit.
 
-Values and masks of all twenty episodes, at every fifth frame; pictures of three, since decoding all takes minutes.
+Values and masks of all twenty episodes, at every fifth frame; pictures of three, each pixel.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@
 
 Segments a second against LeRobot's own LeRobotDataset and DataLoader, which get the same segments in the same order,
 the same frames, size, batch size and number of workers, from a v3.0 copy made by LeRobot's converter; then memory
-while reading more and more data; then rollouts (benchmarks/rollouts.py).
+while reading more and more data, under a limit below the size of the decoded frames; then rollouts
+(benchmarks/rollouts.py).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import contextlib
 import io
 import logging
+import resource
 import shutil
 import subprocess
 import sys
@@ -23,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+import numpy as np
 import rollouts
 import torch
 from torch.utils.data import DataLoader
@@ -33,6 +36,7 @@ from ptr_robot.data.loader import SegmentLoader, make_loader
 
 SIZE = 224
 BATCH = 8
+BACKEND = "pyav"  # LeRobot's decoder here: the library that we decode with, so that the ratio is not the decoder's
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ def their_loader(root: Path, ours: SegmentLoader, workers: int) -> DataLoader[di
         root=root,
         delta_timestamps=deltas,
         image_transforms=Resize((SIZE, SIZE), antialias=True),
-        video_backend="pyav",
+        video_backend=BACKEND,
     )
     places = [ours.dataset.locate(number) for batch in ours.plan.batches(0) for number in batch]
     order = [episode.first_index + start for _, episode, start in places]
@@ -107,6 +111,7 @@ def rate(batches: Iterator[object], segments: int) -> float:
 def throughput(root: Path, folder: Path, episodes: int, workers: int, rounds: int) -> None:
     """Ours and LeRobot's in turn, each round from an empty cache, so that a busy machine slows both."""
     print(f"loader throughput: {episodes} episodes, {SIZE} px, batch {BATCH}, {workers} workers, {rounds} rounds")
+    print(f"  LeRobot decodes with video_backend={BACKEND!r}; torchcodec, its default where installed, is not measured")
     for case in CASES:
         firsts, laters, rates = [], [], []
         for _ in range(rounds):
@@ -129,8 +134,9 @@ MEMORY = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from data import CASES, our_loader
+from data import CASES, limit_memory, our_loader
 loader = our_loader(Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]), CASES[-1], 0)
+limit_memory(int(sys.argv[5]), loader.dataset.sources[0].index.num_frames)
 for batch in loader:
     pass
 frames = loader.dataset.sources[0].index.num_frames
@@ -139,13 +145,28 @@ print(frames, peak)
 """
 
 
-def memory(root: Path, folder: Path) -> None:
+def limit_memory(mebibytes: int, frames: int) -> None:
+    """Let this process take so much more private memory than it has now, and make sure that the limit holds."""
+    status = Path("/proc/self/status").read_text().splitlines()
+    used = next(int(line.split()[1]) for line in status if line.startswith("VmData"))
+    limit, decoded = used * 2**10 + mebibytes * 2**20, frames * 3 * SIZE * SIZE
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    if decoded <= mebibytes * 2**20:
+        return
+    with contextlib.suppress(MemoryError):
+        np.ones(decoded, dtype=np.uint8)
+        raise SystemExit("the decoded frames fit into memory: the limit does not hold on this system")
+
+
+def memory(root: Path, folder: Path, limit: int) -> None:
     """Peak resident memory of a process that decodes and reads a part of the data, then four times as much."""
     episodes = len(open_index(root).episodes)
-    print("memory: peak resident size of a process that decodes and reads everything once")
+    print(f"memory: a process that decodes and reads everything once, with {limit} MiB above what its imports take")
+    print("  (set by the system; holding all decoded frames at once is tried first, and refused where they are more)")
     for part in (4, 2, 1):
-        arguments = [str(Path(__file__).parent), str(root), str(folder / "cache_memory"), str(episodes // part)]
-        run = subprocess.run([sys.executable, "-c", MEMORY, *arguments], capture_output=True, text=True, check=True)
+        folders = [str(Path(__file__).parent), str(root), str(folder / "cache_memory")]
+        command = [sys.executable, "-c", MEMORY, *folders, str(episodes // part), str(limit)]
+        run = subprocess.run(command, capture_output=True, text=True, check=True)
         frames, peak = (int(word) for word in run.stdout.split())
         decoded = frames * 3 * SIZE * SIZE / 2**20
         print(f"  {frames} frames, {decoded:.0f} MiB decoded: peak {peak / 1024:.0f} MiB", flush=True)
@@ -156,13 +177,14 @@ def main() -> None:
     parser.add_argument("--dataset", type=Path, required=True, help="the folder of a LeRobot dataset")
     parser.add_argument("--episodes", type=int, default=6, help="episodes for the throughput")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--memory", type=int, default=192, help="MiB that a reader may take above its imports")
     parser.add_argument("--num_workers", type=int, default=2)
     options = parser.parse_args()
     logging.disable(logging.WARNING)
     with tempfile.TemporaryDirectory() as folder:
         root = convert(options.dataset, Path(folder))
         throughput(root, Path(folder), options.episodes, options.num_workers, options.rounds)
-        memory(root, Path(folder))
+        memory(root, Path(folder), options.memory)
     rollouts.report()
 
 

@@ -408,5 +408,7 @@ def test_actions_that_noise_cannot_be_added_to(own_v21, tmp_path):
     path.write_text(json.dumps(info))
     with pytest.raises(DataError, match="'action' holds int64 values; Gaussian noise needs floating point"):
         corrupt_dataset(own_v21, tmp_path / "out", [ActionNoise()])
-    with pytest.raises(ConfigError, match=r"cubes: there is no feature 'actoin'; did you mean 'action'"):
+    with pytest.raises(
+        ConfigError, match=r"cubes: there is no feature 'actoin' \(--action_key\); did you mean 'action'"
+    ):
         corrupt_dataset(own_v21, tmp_path / "out", [ActionNoise()], action_key="actoin")

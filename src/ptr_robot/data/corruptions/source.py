@@ -15,7 +15,7 @@ import numpy as np
 from ptr_robot.data.index import DatasetIndex, open_index
 from ptr_robot.data.metadata import read_info, read_json_lines, read_tasks
 from ptr_robot.data.statistics import compute_statistics
-from ptr_robot.errors import DataError, require
+from ptr_robot.errors import ConfigError, DataError, did_you_mean, require
 
 _CONVERTED = "converted"
 
@@ -66,6 +66,9 @@ def _check_episode_statistics(index: DatasetIndex) -> None:
 
 def measure_actions(index: DatasetIndex, action_key: str) -> np.ndarray:  # (dimensions,)
     """The standard deviation of each action dimension over the whole dataset, from the recorded values."""
+    if action_key not in index.features:
+        hint = did_you_mean(action_key, index.features)
+        raise ConfigError(f"{index.root}: there is no feature {action_key!r} (--action_key); {hint}")
     feature = index.feature(action_key)
     if len(feature.shape) != 1:
         raise DataError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Sequence
 
@@ -20,7 +19,6 @@ from ptr_robot.study.report import COLUMNS, FIGURES_FOLDER, LEGEND, comparison_r
 def main(arguments: Sequence[str]) -> int:
     """Run the verb."""
     config = parse_flags(DemoConfig, arguments)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that it ends the trainings too, as Ctrl-C does
     started = time.monotonic()
     progress = Console(stderr=True)
     findings = run_demo(config, progress, lambda text: progress.print(escape(text), soft_wrap=True))

@@ -86,7 +86,7 @@ def _collect(config: DemoConfig, console: Console, say: Callable[[str], None]) -
         mixture = resolve_mixture(OPERATORS, KNOWN_OPERATORS, sizes.fault_fraction)
         planned = plan_episodes(sizes.tasks, sizes.episodes_per_task, mixture, config.seed)
         camera = CameraConfig(image_size=sizes.camera_size)
-        recording = RecordingConfig(camera=camera, num_workers=config.num_workers)
+        recording = RecordingConfig(camera=camera, num_workers=config.num_workers, match_lengths=True)
         with counting("collecting", len(planned), console) as advance:
 
             def note(episode: RecordedEpisode) -> None:

@@ -99,6 +99,7 @@ def collection_stage(config: DemoConfig) -> Stage:
         "camera_size": sizes.camera_size,
         "operators": OPERATORS,
         "fault_fraction": sizes.fault_fraction,
+        "match_lengths": True,
         "seed": config.seed,
     }
     return Stage(config.root, "demonstrations", settings)

@@ -73,9 +73,7 @@ def build_ptr(config: PTRConfig, policy: MixturePolicy) -> PTR:
     """PTR with the policy's widths; targets come from its vision tower, or from states where it has none."""
     encoder = None
     if config.scorer.enabled and policy.vision_tower is not None:
-        encoder = EMATargetEncoder(
-            policy.vision_tower, num_prefix_tokens=policy.num_prefix_tokens
-        )
+        encoder = EMATargetEncoder(policy.vision_tower, num_prefix_tokens=policy.num_prefix_tokens)
     sizes = policy.sizes
     return PTR(
         config,

@@ -31,6 +31,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ptr_robot.data.batch import SegmentBatch
 from ptr_robot.method import PTR, ChunkForward, EMATargetEncoder, Samples
+from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import ActionChunk, Observation
 from ptr_robot.policy.presets import preset
 from ptr_robot.policy.vla import MixturePolicy
@@ -214,8 +215,9 @@ def policy_operations(policy: MixturePolicy, count: int, views: int, *, with_fea
         length = policy.config.chunk_length
         chunk = ActionChunk(torch.zeros(count, length, 200), torch.ones(count, length, dtype=torch.bool))
         belief = torch.zeros(count, policy.config.num_belief_tokens, policy.sizes.action_dim) if with_features else None
+        noise = Noise(torch.zeros(count, dtype=torch.int64))
     with FlopCounterMode(display=False) as counter:
-        forward = policy.forward_chunk(observation, chunk, belief, generator=torch.Generator())
+        forward = policy.forward_chunk(observation, chunk, belief, noise=noise)
         loss = forward.action_losses.sum()
         if with_features:
             loss = loss + forward.contexts.sum() + forward.action_tokens.sum() + forward.action_states.sum()

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from ptr_robot.policy.config import AutoregressiveConfig, PolicyConfig, StreamConfig, TrunkConfig, VisionConfig
+from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import ActionChunk, Observation
 from ptr_robot.policy.vla import build_policy
 
@@ -83,6 +84,10 @@ def make_chunk(count: int = 3, seed: int = 1) -> ActionChunk:
 
 def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
+
+
+def noise(seed: int = 0, count: int = 3) -> Noise:
+    return Noise.keyed(seed, torch.arange(count))
 
 
 @pytest.fixture(scope="session", params=["flow", "diffusion", "autoregressive"])

@@ -9,7 +9,7 @@ import torch
 from ptr_robot.policy.decoder import CachedDecoder
 from ptr_robot.policy.sequence import Part, arrange
 from ptr_robot.policy.vla import pool_context
-from tests.policy.conftest import LENGTH, generator, make_chunk, make_observation
+from tests.policy.conftest import LENGTH, generator, make_chunk, make_observation, noise
 
 STEPS = torch.ones(3, LENGTH, dtype=torch.bool)
 
@@ -43,15 +43,14 @@ def test_the_pooled_context_has_no_gradient_to_the_recorded_actions(any_policy, 
     chunk = make_chunk()
     actions = chunk.actions.clone().requires_grad_(True)
     chunk = dataclasses.replace(chunk, actions=actions)
-    output = any_policy.forward_chunk(make_observation(), chunk, belief, generator=generator())
+    output = any_policy.forward_chunk(make_observation(), chunk, belief, noise=noise())
     gradient = torch.autograd.grad(output.contexts.square().sum(), actions, allow_unused=True, retain_graph=True)[0]
     assert gradient is None or gradient.abs().max() == 0
     assert torch.autograd.grad(output.action_tokens.square().sum(), actions, allow_unused=True)[0] is not None or (
         any_policy.head.is_causal  # bins have no gradient
     )
     first, second = (
-        any_policy.forward_chunk(make_observation(), make_chunk(seed=seed), belief, generator=generator())
-        for seed in (1, 2)
+        any_policy.forward_chunk(make_observation(), make_chunk(seed=seed), belief, noise=noise()) for seed in (1, 2)
     )
     torch.testing.assert_close(first.contexts, second.contexts, rtol=0, atol=0)
 

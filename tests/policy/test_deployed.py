@@ -15,6 +15,7 @@ from ptr_robot.errors import ConfigError, ShapeError
 from ptr_robot.method.belief import BeliefTokenizer
 from ptr_robot.method.config import BeliefConfig
 from ptr_robot.policy.deployed import DeployedPolicy, RobotObservation
+from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import Observation
 from ptr_robot.policy.vla import build_policy
 from tests.policy.conftest import LENGTH, small_config
@@ -62,7 +63,7 @@ def observe(seed: int = 0, size: int = 32) -> RobotObservation:
     return RobotObservation(generator.normal(size=4).astype(np.float32), {CAMERA: image}, "push the puck")
 
 
-def by_hand(policy, tokenizer, seen: RobotObservation, belief, generator):
+def by_hand(policy, tokenizer, seen: RobotObservation, belief, noise):
     """One chunk through the policy's own ``predict``, with units converted number by number."""
     slots = [0, 1, 2, 18]
     states, mask = torch.zeros(1, 200), torch.zeros(1, 200, dtype=torch.bool)
@@ -71,7 +72,7 @@ def by_hand(policy, tokenizer, seen: RobotObservation, belief, generator):
         mask[0, slot] = True
     images = torch.from_numpy(seen.images[CAMERA].copy()).permute(2, 0, 1)[None, None]
     observation = Observation(images, torch.ones(1, 1, dtype=torch.bool), states, mask, mask, (seen.instruction,))
-    prediction = policy.predict(observation, belief, generator=generator)
+    prediction = policy.predict(observation, belief, noise=noise)
     actions = np.zeros((LENGTH, 4))
     for step in range(LENGTH):
         for dimension, slot in enumerate(slots):
@@ -82,10 +83,10 @@ def by_hand(policy, tokenizer, seen: RobotObservation, belief, generator):
 def test_two_chunks_equal_the_recursion_by_hand(deployed, flow_policy, tokenizer) -> None:
     deployed.reset(0, seed=11)
     acted = [deployed.act([0], [observe(number)])[0] for number in (1, 2)]
-    generator = torch.Generator().manual_seed(11)
     belief = tokenizer.initial(1)
-    for number, chunk in zip((1, 2), acted, strict=True):
-        expected, belief = by_hand(flow_policy, tokenizer, observe(number), belief, generator)
+    for number, chunk in enumerate(acted):
+        noise = Noise.keyed(torch.tensor([11]), number)  # the episode's seed, the chunk's number
+        expected, belief = by_hand(flow_policy, tokenizer, observe(number + 1), belief, noise)
         np.testing.assert_allclose(chunk, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -99,17 +100,20 @@ def test_belief_is_carried_and_reset_forgets_it(deployed) -> None:
 
 
 def test_an_episode_does_not_depend_on_its_neighbours(deployed) -> None:
-    def chunks(order: list[int], together: bool) -> dict[int, np.ndarray]:
-        for slot in order:
-            deployed.reset(slot, seed=100 + slot)
-        if together:
-            acted = deployed.act(order, [observe(slot) for slot in order])
-            return dict(zip(order, acted, strict=True))
-        return {slot: deployed.act([slot], [observe(slot)])[0] for slot in order}
-
-    together, alone = chunks([0, 1, 2], together=True), chunks([2, 0, 1], together=False)
-    for slot in together:
-        assert np.array_equal(together[slot], alone[slot])
+    """Three chunks of three episodes, of which the first ends early; then each of them by itself, in another slot."""
+    lengths = {0: 1, 1: 3, 2: 3}
+    together: dict[int, list[np.ndarray]] = {episode: [] for episode in lengths}
+    for episode in lengths:
+        deployed.reset(episode, seed=100 + episode)
+    for number in range(3):
+        running = [episode for episode, length in lengths.items() if number < length]
+        acted = deployed.act(running, [observe(10 * number + episode) for episode in running])
+        for episode, chunk in zip(running, acted, strict=True):
+            together[episode].append(chunk)
+    for episode, chunks in together.items():
+        deployed.reset(7, seed=100 + episode)
+        alone = [deployed.act([7], [observe(10 * number + episode)])[0] for number in range(len(chunks))]
+        np.testing.assert_allclose(chunks, alone, rtol=1e-4, atol=1e-5)
 
 
 def test_the_seed_decides_the_noise(deployed) -> None:

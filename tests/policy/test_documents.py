@@ -15,7 +15,7 @@ from ptr_robot.method.types import Samples
 from ptr_robot.policy.presets import preset
 from ptr_robot.policy.recursion import ChunkPredictor
 from ptr_robot.policy.vla import build_policy
-from tests.policy.conftest import ACTION_SLOTS, STATE_SLOTS, generator, make_observation, slots_mask
+from tests.policy.conftest import ACTION_SLOTS, STATE_SLOTS, generator, make_observation, noise, slots_mask
 
 DOCUMENTS = Path(__file__).parents[2] / "docs"
 SEGMENTS, CHUNKS, LENGTH = 2, 2, 16
@@ -66,11 +66,11 @@ def test_the_documents_policy_learns_with_ptr(document, batch):
     policy = document["LinearPolicy"]()
     ptr = document["make_ptr"](policy, target_dim=200)
     targets = torch.nn.functional.normalize(batch.future_states.flatten(0, 1), dim=-1)
-    output = document["learn"](policy, ptr, batch, flat_samples(batch, targets), generator())
+    output = document["learn"](policy, ptr, batch, flat_samples(batch, targets), step=0)
     assert output.weights.shape == (SEGMENTS * CHUNKS,)
     assert all(parameter.grad is not None for parameter in policy.parameters())
     predictor = ChunkPredictor(policy, ptr.belief)
-    first, second = (predictor.predict(make_observation(2), generator=generator()).actions for _ in range(2))
+    first, second = (predictor.predict(make_observation(2), noise=noise(count=2)).actions for _ in range(2))
     assert not torch.equal(first, second)  # the belief moved on
 
 
@@ -81,7 +81,7 @@ def test_the_reference_policy_learns_with_ptr(document, batch):
     targets = torch.nn.functional.normalize(encoder(batch.frames[rows, batch.future_frame]).flatten(0, 1), dim=-1)
     ptr = document["make_ptr"](policy, target_dim=targets.shape[-1])
     assert isinstance(ptr, PTR)
-    output = document["learn"](policy, ptr, batch, flat_samples(batch, targets), generator())
+    output = document["learn"](policy, ptr, batch, flat_samples(batch, targets), step=0)
     assert output.loss.isfinite()
     assert all(parameter.grad is not None for parameter in policy.parameters())
     assert all(parameter.grad is not None for parameter in ptr.belief.parameters())

@@ -10,17 +10,19 @@ import torch
 from ptr_robot.data.batch import SegmentBatch
 from ptr_robot.errors import ConfigError, DataError, ShapeError
 from ptr_robot.method.targets import EMATargetEncoder
+from ptr_robot.policy.augment import augment
 from ptr_robot.policy.config import VisionConfig
+from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import ActionChunk, Observation
 from ptr_robot.policy.vla import build_policy
-from tests.policy.conftest import LENGTH, generator, make_chunk, make_observation, slots_mask, small_config, take
+from tests.policy.conftest import LENGTH, make_chunk, make_observation, noise, slots_mask, small_config, take
 
 
 def test_forward_gives_what_ptr_reads(any_policy, belief):
     chunk = dataclasses.replace(
         make_chunk(), step_mask=torch.tensor([[True] * 4, [True, False, False, False], [False] * 4])
     )
-    output = any_policy(make_observation(), chunk, belief, generator=generator())
+    output = any_policy(make_observation(), chunk, belief, noise=noise())
     sizes = any_policy.sizes
     assert output.action_losses.shape == (3,)
     assert output.action_losses[2] == 0
@@ -32,23 +34,21 @@ def test_forward_gives_what_ptr_reads(any_policy, belief):
 
 
 def test_action_tokens_embed_the_recorded_chunk_without_noise(any_policy):
-    first, second = (
-        any_policy.forward_chunk(make_observation(), make_chunk(), generator=generator(seed)) for seed in (0, 1)
-    )
+    first, second = (any_policy.forward_chunk(make_observation(), make_chunk(), noise=noise(seed)) for seed in (0, 1))
     torch.testing.assert_close(first.action_tokens, second.action_tokens, rtol=0, atol=0)
     is_noised = not any_policy.head.is_causal
     assert torch.equal(first.action_states, second.action_states) != is_noised
 
 
-def test_the_same_generator_gives_the_same_pass(any_policy, belief):
+def test_the_same_keys_give_the_same_pass(any_policy, belief):
     first, again = (
-        any_policy.forward_chunk(make_observation(), make_chunk(), belief, generator=generator(7)) for _ in range(2)
+        any_policy.forward_chunk(make_observation(), make_chunk(), belief, noise=noise(7)) for _ in range(2)
     )
     torch.testing.assert_close(first.action_losses, again.action_losses, rtol=0, atol=0)
-    actions = [any_policy.predict(make_observation(), belief, generator=generator(7)).actions for _ in range(2)]
+    actions = [any_policy.predict(make_observation(), belief, noise=noise(7)).actions for _ in range(2)]
     torch.testing.assert_close(*actions, rtol=0, atol=0)
     state = torch.random.get_rng_state()
-    any_policy.predict(make_observation(), belief, generator=generator(7))
+    any_policy.predict(make_observation(), belief, noise=noise(7))
     assert torch.equal(state, torch.random.get_rng_state())
 
 
@@ -60,7 +60,7 @@ def test_a_sample_does_not_depend_on_its_batch_mates(any_policy, belief):
     )
     chunk = make_chunk()
     mask = observation.action_mask
-    prepared = any_policy.head.prepare(chunk.actions, mask, generator())
+    prepared = any_policy.head.prepare(chunk.actions, mask, noise())
     _, together = any_policy.joint_pass(any_policy.context(observation, belief), prepared.tokens, chunk.step_mask)
     errors = any_policy.head.errors(together, prepared, mask)
     for row in range(3):
@@ -75,26 +75,26 @@ def test_a_sample_does_not_depend_on_its_batch_mates(any_policy, belief):
 def test_teacher_forcing_equals_decoding_step_by_step(belief):
     policy = build_policy(small_config(head="autoregressive"), seed=0).eval()
     observation = make_observation()
-    prediction = policy.predict(observation, belief, generator=generator())
+    prediction = policy.predict(observation, belief, noise=noise())
     chunk = ActionChunk(prediction.actions, torch.ones(3, LENGTH, dtype=torch.bool))
-    forced = policy.forward_chunk(observation, chunk, belief, generator=generator())
+    forced = policy.forward_chunk(observation, chunk, belief, noise=noise())
     torch.testing.assert_close(prediction.action_states, forced.action_states, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(prediction.action_tokens, forced.action_tokens)
     slots = observation.action_mask[0].nonzero().flatten()
     likeliest = policy.head._logits(forced.action_states, slots).argmax(dim=-1)
-    recorded = policy.head.prepare(prediction.actions, observation.action_mask, generator()).targets
+    recorded = policy.head.prepare(prediction.actions, observation.action_mask, noise()).targets
     assert torch.equal(likeliest, recorded[..., slots])
 
 
 @torch.no_grad()
 def test_prediction_carries_what_the_recursion_needs(any_policy, belief):
     observation = make_observation()
-    prediction = any_policy.predict(observation, belief, generator=generator())
+    prediction = any_policy.predict(observation, belief, noise=noise())
     assert prediction.actions.shape == (3, LENGTH, 200)
     assert (prediction.actions[..., ~observation.action_mask[0]] == 0).all()
     embedded = any_policy.head.embed(prediction.actions, observation.action_mask)
     torch.testing.assert_close(prediction.action_tokens, embedded)
-    forward = any_policy.forward_chunk(observation, make_chunk(), belief, generator=generator())
+    forward = any_policy.forward_chunk(observation, make_chunk(), belief, noise=noise())
     torch.testing.assert_close(prediction.contexts, forward.contexts, rtol=1e-4, atol=1e-5)
 
 
@@ -137,9 +137,9 @@ def test_flow_learns_eight_samples_by_heart():
     many, recorded = take(observation, rows), ActionChunk(chunk.actions[rows], chunk.step_mask[rows])
     optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-2)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1e-2, total_steps=200)
-    draws, history = generator(0), []
-    for _ in range(200):
-        loss = policy(many, recorded, generator=draws).action_losses.mean()
+    history = []
+    for step in range(200):
+        loss = policy(many, recorded, noise=noise(step, count=32)).action_losses.mean()
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
@@ -148,12 +148,12 @@ def test_flow_learns_eight_samples_by_heart():
         history.append(loss.item())
     assert sum(history[-20:]) < sum(history[:20]) / 10
     active = observation.action_mask[0]
-    sampled = policy.predict(observation, generator=generator(1)).actions
+    sampled = policy.predict(observation, noise=noise(1, count=8)).actions
     assert (sampled - chunk.actions)[..., active].square().mean() < 0.05 * chunk.actions[..., active].square().mean()
 
 
 def test_every_parameter_learns(any_policy, belief):
-    output = any_policy(make_observation(), make_chunk(), belief, generator=generator())
+    output = any_policy(make_observation(), make_chunk(), belief, noise=noise())
     parts = (output.action_losses, output.contexts, output.action_tokens)
     sum(part.square().sum() for part in parts).backward()
     idle = [name for name, parameter in any_policy.named_parameters() if parameter.grad is None]
@@ -163,10 +163,10 @@ def test_every_parameter_learns(any_policy, belief):
 
 def test_bfloat16_autocast_runs_close_to_float32(any_policy, belief):
     arguments = (make_observation(), make_chunk(), belief)
-    exact = any_policy(*arguments, generator=generator()).action_losses
+    exact = any_policy(*arguments, noise=noise()).action_losses
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        output = any_policy(*arguments, generator=generator())
-        any_policy.predict(arguments[0], belief, generator=generator())
+        output = any_policy(*arguments, noise=noise())
+        any_policy.predict(arguments[0], belief, noise=noise())
     assert output.action_losses.dtype == torch.float32
     torch.testing.assert_close(output.action_losses, exact, rtol=0.05, atol=0.05)
 
@@ -177,7 +177,7 @@ def test_checkpointed_activations_give_the_same_gradients():
     for enabled in (False, True):
         trunk = dataclasses.replace(config.trunk, checkpoint_activations=enabled)
         policy = build_policy(dataclasses.replace(config, trunk=trunk), seed=0)
-        policy(make_observation(), make_chunk(), generator=generator()).action_losses.sum().backward()
+        policy(make_observation(), make_chunk(), noise=noise()).action_losses.sum().backward()
         gradients.append([p.grad for p in policy.parameters() if p.grad is not None])
     for plain, checkpointed in zip(*gradients, strict=True):
         torch.testing.assert_close(plain, checkpointed)
@@ -204,18 +204,40 @@ def test_images_are_resized_and_normalised(flow_policy):
     torch.testing.assert_close(pixels[0, :, 5, 7], wanted, rtol=1e-4, atol=1e-4)
 
 
-def test_augmentation_runs_in_training_alone_and_by_the_generator():
+def test_augmentation_runs_in_training_alone_and_by_the_keys():
     config = small_config()
     vision = dataclasses.replace(config.vision, augment=True)
     policy = build_policy(dataclasses.replace(config, vision=vision), seed=0)
     arguments = (make_observation(), make_chunk())
     policy.train()
-    first, again, other = (policy(*arguments, generator=generator(seed)).contexts for seed in (0, 0, 1))
+    first, again, other = (policy(*arguments, noise=noise(seed)).contexts for seed in (0, 0, 1))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     policy.eval()
-    first, other = (policy(*arguments, generator=generator(seed)).contexts for seed in (0, 1))
+    first, other = (policy(*arguments, noise=noise(seed)).contexts for seed in (0, 1))
     assert torch.equal(first, other)
+
+
+def test_each_image_is_augmented_by_its_own_sample_and_view():
+    images = make_observation(3, views=2).images
+    together = augment(images, noise(4))
+    for row in range(3):
+        alone = augment(images[[row], :1], Noise(noise(4).keys[[row]]))
+        torch.testing.assert_close(alone[0, 0], together[row, 0])
+    same = augment(images[:1, :1].expand(3, 2, -1, -1, -1), noise(4)).flatten(0, 1)
+    assert all(not torch.equal(same[one], same[other]) for one in range(6) for other in range(one))
+
+
+@torch.no_grad()
+def test_the_loss_of_a_sample_has_its_own_noise(any_policy, belief):
+    observation, chunk, keys = make_observation(), make_chunk(), noise(2).keys
+    losses = any_policy.forward_chunk(observation, chunk, belief, noise=Noise(keys)).action_losses
+    order = [2, 0]
+    turned = ActionChunk(chunk.actions[order], chunk.step_mask[order])
+    forward = any_policy.forward_chunk(take(observation, order), turned, belief[order], noise=Noise(keys[order]))
+    torch.testing.assert_close(forward.action_losses, losses[order], rtol=1e-4, atol=1e-5)
+    with pytest.raises(ShapeError, match=r"keys of shape \(1,\) for 3 samples"):
+        any_policy.predict(observation, belief, noise=Noise(keys[:1]))
 
 
 def test_building_depends_on_the_seed_alone():
@@ -229,18 +251,18 @@ def test_building_depends_on_the_seed_alone():
 def test_wrong_inputs_are_named(flow_policy):
     observation, chunk = make_observation(), make_chunk()
     with pytest.raises(ShapeError, match=r"belief has shape \(3, 2, 32\); this policy takes \(3, 3, 32\)"):
-        flow_policy(observation, chunk, torch.zeros(3, 2, 32), generator=generator())
+        flow_policy(observation, chunk, torch.zeros(3, 2, 32), noise=noise())
     short = ActionChunk(chunk.actions[:, :2], chunk.step_mask[:, :2])
     with pytest.raises(ShapeError, match="chunk_length"):
-        flow_policy(observation, short, generator=generator())
+        flow_policy(observation, short, noise=noise())
     blind = dataclasses.replace(
         observation, images=observation.images[:, :0], view_mask=torch.ones(3, 0, dtype=torch.bool)
     )
     with pytest.raises(ShapeError, match="no view"):
-        flow_policy(blind, chunk, generator=generator())
+        flow_policy(blind, chunk, noise=noise())
     long = dataclasses.replace(observation, instructions=("x" * 300,) * 3)
     with pytest.raises(DataError, match="300 tokens; the limit is 256"):
-        flow_policy(long, chunk, generator=generator())
+        flow_policy(long, chunk, noise=noise())
     with pytest.raises(ShapeError, match="states has shape"):
         dataclasses.replace(observation, states=torch.zeros(3, 7))
     with pytest.raises(ConfigError, match="did you mean 'vit_tiny_patch16_224'"):

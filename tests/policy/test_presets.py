@@ -11,6 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ptr_robot.errors import ConfigError
 from ptr_robot.policy.config import HEADS, PolicyConfig
+from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import ActionChunk, Observation
 from ptr_robot.policy.presets import PRESETS, preset
 from ptr_robot.policy.vla import MixturePolicy
@@ -76,8 +77,9 @@ def test_being_h05_runs_on_the_meta_device():
         observation = Observation(images, view_mask, torch.zeros(2, 200), ones, ones, ("reach", "push"))
         chunk = ActionChunk(torch.zeros(2, 16, 200), torch.ones(2, 16, dtype=torch.bool))
         belief = torch.zeros(2, 4, 1024)
+        noise = Noise(torch.zeros(2, dtype=torch.int64))
     with FlopCounterMode(display=False) as counter:
-        output = policy.forward_chunk(observation, chunk, belief, generator=torch.Generator())
+        output = policy.forward_chunk(observation, chunk, belief, noise=noise)
     assert output.contexts.shape == (2, 3072)
     assert output.action_states.shape == (2, 16, 1024)
     layers = {name: 28 * (part + 3 * width * mlp) for name, part, width, mlp in _attention_sizes()}

@@ -18,7 +18,7 @@ from ptr_robot.policy.language import TextEncoder
 from ptr_robot.policy.pretrained import load_action_expert, load_language_model, load_vision_tower
 from ptr_robot.policy.save import load_policy, save_policy
 from ptr_robot.policy.vla import build_policy
-from tests.policy.conftest import generator, make_observation, small_config
+from tests.policy.conftest import make_observation, noise, small_config
 
 WORDS = ["[UNK]", "reach", "push", "the", "puck", "open", "act"]
 CPU = torch.device("cpu")
@@ -110,7 +110,7 @@ def test_the_tokenizer_travels_with_the_policy(word_config, tokenizer_folder, tm
     folder = save_policy(policy, tmp_path / "policy")
     loaded = load_policy(folder).policy
     assert loaded.config.language.tokenizer == str(folder / "tokenizer")
-    before, after = (p.predict(make_observation(), generator=generator()).actions for p in (policy, loaded))
+    before, after = (p.predict(make_observation(), noise=noise()).actions for p in (policy, loaded))
     torch.testing.assert_close(before, after, rtol=0, atol=0)
 
 
@@ -146,5 +146,5 @@ def test_a_convolutional_tower_serves_as_well():
     vision = VisionConfig(tower="test_convnext", image_size=64)
     policy = build_policy(dataclasses.replace(small_config(), vision=vision), seed=0).eval()
     assert policy.num_prefix_tokens == 0
-    actions = policy.predict(make_observation(), generator=generator()).actions
+    actions = policy.predict(make_observation(), noise=noise()).actions
     assert actions.isfinite().all()

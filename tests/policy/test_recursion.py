@@ -9,7 +9,7 @@ from ptr_robot.errors import ConfigError, ShapeError
 from ptr_robot.method.belief import BeliefTokenizer
 from ptr_robot.method.config import BeliefConfig
 from ptr_robot.policy.recursion import ChunkPredictor
-from tests.policy.conftest import generator, make_observation, take
+from tests.policy.conftest import make_observation, noise, take
 
 
 @pytest.fixture
@@ -22,12 +22,11 @@ def tokenizer(any_policy):
 @torch.no_grad()
 def test_the_belief_is_carried_between_chunks(any_policy, tokenizer):
     predictor = ChunkPredictor(any_policy, tokenizer)
-    draws, by_hand = generator(1), generator(1)
     belief = tokenizer.initial(3)
     for seed in range(3):
         observation = make_observation(seed=seed)
-        prediction = predictor.predict(observation, generator=draws)
-        expected = any_policy.predict(observation, belief, generator=by_hand)
+        prediction = predictor.predict(observation, noise=noise(seed))
+        expected = any_policy.predict(observation, belief, noise=noise(seed))
         torch.testing.assert_close(prediction.actions, expected.actions, rtol=0, atol=0)
         belief = tokenizer(expected.action_states, expected.action_tokens).next_tokens
         torch.testing.assert_close(predictor.belief, belief, rtol=0, atol=0)
@@ -37,24 +36,24 @@ def test_the_belief_is_carried_between_chunks(any_policy, tokenizer):
 @torch.no_grad()
 def test_rows_are_reset_with_their_own_episodes(any_policy, tokenizer):
     predictor = ChunkPredictor(any_policy, tokenizer)
-    predictor.predict(make_observation(), generator=generator(1))
+    predictor.predict(make_observation(), noise=noise(1))
     carried = predictor.belief
     is_first = torch.tensor([False, True, False])
-    prediction = predictor.predict(make_observation(seed=2), generator=generator(2), is_first=is_first)
+    prediction = predictor.predict(make_observation(seed=2), noise=noise(2), is_first=is_first)
     belief = carried.clone()
     belief[1] = tokenizer.initial_tokens
-    expected = any_policy.predict(make_observation(seed=2), belief, generator=generator(2))
+    expected = any_policy.predict(make_observation(seed=2), belief, noise=noise(2))
     torch.testing.assert_close(prediction.actions, expected.actions, rtol=0, atol=0)
     predictor.reset()
-    fresh = predictor.predict(make_observation(), generator=generator(1)).actions
-    first = ChunkPredictor(any_policy, tokenizer).predict(make_observation(), generator=generator(1)).actions
+    fresh = predictor.predict(make_observation(), noise=noise(1)).actions
+    first = ChunkPredictor(any_policy, tokenizer).predict(make_observation(), noise=noise(1)).actions
     torch.testing.assert_close(fresh, first, rtol=0, atol=0)
 
 
 @torch.no_grad()
 def test_without_a_tokenizer_nothing_is_remembered(any_policy):
     predictor = ChunkPredictor(any_policy)
-    first, again = (predictor.predict(make_observation(), generator=generator(1)).actions for _ in range(2))
+    first, again = (predictor.predict(make_observation(), noise=noise(1)).actions for _ in range(2))
     torch.testing.assert_close(first, again, rtol=0, atol=0)
 
 
@@ -63,6 +62,6 @@ def test_what_does_not_fit_is_named(any_policy, tokenizer):
     with pytest.raises(ConfigError, match="gives 5 tokens and the policy takes 3"):
         ChunkPredictor(any_policy, other)
     predictor = ChunkPredictor(any_policy, tokenizer)
-    predictor.predict(make_observation(), generator=generator())
+    predictor.predict(make_observation(), noise=noise())
     with pytest.raises(ShapeError, match="3 rows and this one has 2"):
-        predictor.predict(take(make_observation(), [0, 1]), generator=generator())
+        predictor.predict(take(make_observation(), [0, 1]), noise=noise(count=2))

@@ -14,7 +14,7 @@ from ptr_robot.policy import save
 from ptr_robot.policy.robots import RobotRecord, check_robot
 from ptr_robot.policy.save import load_policy, load_weights, save_policy
 from ptr_robot.policy.vla import build_policy
-from tests.policy.conftest import generator, make_observation, small_config
+from tests.policy.conftest import make_observation, noise, small_config
 
 ROBOT = RobotRecord("metaworld", state_slots=(0, 1, 2, 44), action_slots=(0, 1, 2, 18))
 
@@ -27,8 +27,7 @@ def test_a_saved_policy_predicts_the_same(any_policy, belief, tmp_path):
     assert loaded.policy.config == any_policy.config
     assert not loaded.policy.training
     before, after = (
-        policy.predict(make_observation(), belief, generator=generator(3)).actions
-        for policy in (any_policy, loaded.policy)
+        policy.predict(make_observation(), belief, noise=noise(3)).actions for policy in (any_policy, loaded.policy)
     )
     torch.testing.assert_close(before, after, rtol=0, atol=0)
 

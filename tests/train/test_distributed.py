@@ -33,11 +33,13 @@ def train_on_two(config, processes) -> None:
     assert [rank.exitcode for rank in ranks] == [0, 0]
 
 
-@pytest.mark.parametrize("method", ["ptr", "sft"])
-def test_two_processes_equal_one_with_the_double_batch(settings, processes, tmp_path, method):
-    """The autoregressive head draws no noise in training, so nothing depends on which rank a sample is on."""
+@pytest.mark.parametrize(
+    ("method", "head"), [("ptr", "flow"), ("sft", "flow"), ("ptr", "diffusion"), ("ptr", "autoregressive")]
+)
+def test_two_processes_equal_one_with_the_double_batch(settings, processes, tmp_path, method, head):
+    """Noise is keyed by sample, so nothing depends on which rank a sample is on."""
     config = settings(method=method)
-    config = dataclasses.replace(config, policy=dataclasses.replace(config.policy, head="autoregressive"))
+    config = dataclasses.replace(config, policy=dataclasses.replace(config.policy, head=head))
     one = dataclasses.replace(config, output_dir=str(tmp_path / "one"), batch_size=8)
     two = dataclasses.replace(config, output_dir=str(tmp_path / "two"), batch_size=4)
     train(one)

@@ -17,6 +17,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from ptr_robot.cli.main import run as run_command
 from ptr_robot.method.config import PTRConfig
+from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import Observation
 from ptr_robot.train.build import build_parts
 from ptr_robot.train.config import DatasetConfig, PolicyChoice, method_config, resolve
@@ -98,13 +99,13 @@ def test_a_loaded_policy_predicts_as_it_did(settings):
     trainer.state.read(checkpoint / "training_state")
     parts.policy.load_state_dict(load_file(checkpoint / "pretrained_model" / "model.safetensors"))
     trained = load_trained(checkpoint)
-    predictor = trained.predictor()
+    predictor, noise = trained.predictor(), Noise.keyed(1, torch.arange(observation.batch_size))
     for _ in range(2):
-        prediction = predictor.predict(observation, generator=torch.Generator().manual_seed(1))
+        prediction = predictor.predict(observation, noise=noise)
     module = parts.module.eval()
     belief = module.ptr.initial_belief(observation.batch_size)
     for _ in range(2):
-        direct = parts.policy.predict(observation, belief, generator=torch.Generator().manual_seed(1))
+        direct = parts.policy.predict(observation, belief, noise=noise)
         belief = module.ptr.belief(direct.action_states, direct.action_tokens).next_tokens
     assert prediction.actions.equal(direct.actions)
 

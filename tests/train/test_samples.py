@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from ptr_robot.method.config import TargetConfig
+from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import ActionChunk, Observation
 from ptr_robot.train.build import build_parts
 from ptr_robot.train.config import DatasetConfig, PolicyChoice, resolve
@@ -84,14 +85,14 @@ def test_an_offset_of_two_chunks_is_one(settings):
 
 
 def test_all_chunks_at_once_are_the_chunks_one_by_one(settings):
-    config = settings(method="sft")
-    config = dataclasses.replace(config, policy=dataclasses.replace(config.policy, head="autoregressive"))
-    parts = build_parts(resolve(config, datetime.now()))
-    batch, generator = next(iter(parts.loader)), torch.Generator()
-    flat = parts.policy.forward_chunk(*all_chunks(batch), generator=generator).action_losses
+    parts = build_parts(resolve(settings(method="sft"), datetime.now()))
+    batch = next(iter(parts.loader))
+    flat = parts.policy.forward_chunk(*all_chunks(batch), noise=Noise.keyed(3, batch.sample_id.flatten())).action_losses
     one_by_one = [
         parts.policy.forward_chunk(
-            Observation.at_chunk(batch, index), ActionChunk.at_chunk(batch, index), generator=generator
+            Observation.at_chunk(batch, index),
+            ActionChunk.at_chunk(batch, index),
+            noise=Noise.keyed(3, batch.sample_id[:, index]),
         ).action_losses
         for index in range(batch.num_chunks)
     ]

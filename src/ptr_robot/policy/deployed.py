@@ -9,12 +9,14 @@ from typing import Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ptr_robot.data.frames import resize_frame
 from ptr_robot.data.source import UnifiedMap
 from ptr_robot.errors import ConfigError, ShapeError, did_you_mean
 from ptr_robot.method.belief import BeliefTokenizer
 from ptr_robot.policy.interface import Policy
+from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import Observation
 from ptr_robot.policy.recursion import ChunkPredictor
 
@@ -56,19 +58,21 @@ class RobotObservation:
     instruction: str
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Episode:
     """What is carried from chunk to chunk of one episode."""
 
-    predictor: ChunkPredictor
-    generator: torch.Generator
+    seed: int
+    num_chunks: int  # predicted so far
+    belief: Tensor | None  # (M, Da) z_t
 
 
 class DeployedPolicy:
     """A policy that runs several episodes side by side, each in its slot with its own belief and random numbers.
 
-    Each episode is predicted by itself: a batch would draw its noise in one go, and then an episode's actions would
-    depend on its neighbours. As it is, they depend on nothing but its seed and what it observed.
+    All slots of a call are predicted in one batch. An episode's noise is keyed by its seed and the number of the chunk,
+    and no sample looks at another, so its actions do not depend on its neighbours but for rounding: matrix products of
+    another size may add in another order.
     """
 
     def __init__(
@@ -78,13 +82,12 @@ class DeployedPolicy:
         robot: RobotSide,
         device: torch.device | str = "cpu",
     ) -> None:
-        self._policy = policy.to(device).eval()
-        self._tokenizer = tokenizer.to(device).eval() if tokenizer is not None else None
+        self._predictor = ChunkPredictor(
+            policy.to(device).eval(), tokenizer.to(device).eval() if tokenizer is not None else None
+        )
         self._robot = robot
         self._device = torch.device(device)
         self._episodes: dict[int, _Episode] = {}
-        self._state_mask = torch.from_numpy(robot.state_map.slots.mask).unsqueeze(0)  # (1, 200)
-        self._action_mask = torch.from_numpy(robot.action_map.slots.mask).unsqueeze(0)  # (1, 200)
 
     @property
     def camera_keys(self) -> tuple[str, ...]:
@@ -93,34 +96,50 @@ class DeployedPolicy:
 
     def reset(self, slot: int, seed: int) -> None:
         """An episode begins in ``slot``: its belief is the learned initial one, its noise depends on ``seed`` alone."""
-        generator = torch.Generator(device="cpu").manual_seed(seed)
-        self._episodes[slot] = _Episode(ChunkPredictor(self._policy, self._tokenizer), generator)
+        initial = self._predictor.initial(1)
+        self._episodes[slot] = _Episode(seed, num_chunks=0, belief=None if initial is None else initial[0])
 
     @torch.no_grad()
     def act(self, slots: Sequence[int], observations: Sequence[RobotObservation]) -> NDArray[np.float32]:  # (N, L, D)
         """The next chunk of actions of each slot, in the robot's units."""
-        return np.stack([self._act(slot, seen) for slot, seen in zip(slots, observations, strict=True)])
+        episodes = [self._episode(slot) for slot in slots]
+        prediction, beliefs = self._predictor.predict_from(
+            _stack_beliefs(episodes), self._observe(observations), noise=self._noise(episodes)
+        )
+        for row, (slot, episode) in enumerate(zip(slots, episodes, strict=True)):
+            belief = None if beliefs is None else beliefs[row]
+            self._episodes[slot] = _Episode(episode.seed, episode.num_chunks + 1, belief)
+        return self._robot.action_map.from_unified(prediction.actions.float().cpu().numpy())
 
-    def _act(self, slot: int, seen: RobotObservation) -> NDArray[np.float32]:  # (L, D)
+    def _episode(self, slot: int) -> _Episode:
         if slot not in self._episodes:
             raise ConfigError(f"no episode has begun in slot {slot}; call reset({slot}, seed) before the first chunk")
-        episode = self._episodes[slot]
-        prediction = episode.predictor.predict(self._observe(seen), generator=episode.generator)
-        return self._robot.action_map.from_unified(prediction.actions[0].float().cpu().numpy())
+        return self._episodes[slot]
 
-    def _observe(self, seen: RobotObservation) -> Observation:
-        frames = [self._frame(seen, key) for key in self._robot.cameras]  # V of (3, H, W)
-        size = self._robot.image_size
-        images = np.stack(frames) if frames else np.zeros((0, 3, size, size), dtype=np.uint8)
-        view_mask = torch.tensor([[key is not None for key in self._robot.cameras]], dtype=torch.bool)
+    def _noise(self, episodes: Sequence[_Episode]) -> Noise:
+        seeds = torch.tensor([episode.seed for episode in episodes], device=self._device)
+        numbers = torch.tensor([episode.num_chunks for episode in episodes], device=self._device)
+        return Noise.keyed(seeds, numbers)
+
+    def _observe(self, observations: Sequence[RobotObservation]) -> Observation:
+        count, size, cameras = len(observations), self._robot.image_size, self._robot.cameras
+        images = np.zeros((count, len(cameras), 3, size, size), dtype=np.uint8)
+        for row, seen in enumerate(observations):
+            for view, key in enumerate(cameras):
+                if key is not None:
+                    images[row, view] = self._frame(seen, key)
+        states = np.stack([self._unified_state(seen.state) for seen in observations])
         return Observation(
-            images=torch.from_numpy(images).unsqueeze(0).to(self._device),
-            view_mask=view_mask.reshape(1, len(frames)).to(self._device),
-            states=torch.from_numpy(self._unified_state(seen.state)).unsqueeze(0).to(self._device),
-            state_mask=self._state_mask.to(self._device),
-            action_mask=self._action_mask.to(self._device),
-            instructions=(seen.instruction,),
+            images=torch.from_numpy(images).to(self._device),
+            view_mask=self._rows(np.array([key is not None for key in cameras], dtype=bool), count),
+            states=torch.from_numpy(states).to(self._device),
+            state_mask=self._rows(self._robot.state_map.slots.mask, count),
+            action_mask=self._rows(self._robot.action_map.slots.mask, count),
+            instructions=tuple(seen.instruction for seen in observations),
         )
+
+    def _rows(self, flags: NDArray[np.bool_], count: int) -> Tensor:  # (n,) -> (N, n)
+        return torch.from_numpy(flags).to(self._device).expand(count, -1)
 
     def _unified_state(self, state: NDArray[np.floating]) -> NDArray[np.float32]:  # (200,)
         size = self._robot.state_map.slots.size
@@ -133,11 +152,8 @@ class DeployedPolicy:
             raise ShapeError(f"the state {state.tolist()} is not finite; check the robot that measured it")
         return self._robot.state_map.to_unified(state)
 
-    def _frame(self, seen: RobotObservation, key: str | None) -> NDArray[np.uint8]:  # (3, H, W)
-        """One view as training saw it; black where the robot has none."""
-        size = self._robot.image_size
-        if key is None:
-            return np.zeros((3, size, size), dtype=np.uint8)
+    def _frame(self, seen: RobotObservation, key: str) -> NDArray[np.uint8]:  # (3, H, W)
+        """One view as training saw it."""
         if key not in seen.images:
             raise ConfigError(
                 f"the policy looks through {key!r}, which the observation lacks; {did_you_mean(key, seen.images)}"
@@ -145,4 +161,9 @@ class DeployedPolicy:
         frame = seen.images[key]
         if frame.ndim != 3 or frame.shape[2] != 3 or frame.dtype != np.uint8:
             raise ShapeError(f"the image {key!r} is {frame.dtype} {frame.shape}; it must be uint8 (height, width, 3)")
-        return resize_frame(frame, size, self._robot.resize)
+        return resize_frame(frame, self._robot.image_size, self._robot.resize)
+
+
+def _stack_beliefs(episodes: Sequence[_Episode]) -> Tensor | None:  # (N, M, Da)
+    rows = [episode.belief for episode in episodes if episode.belief is not None]
+    return torch.stack(rows) if rows else None

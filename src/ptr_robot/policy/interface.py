@@ -5,10 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor, nn
 
 from ptr_robot.method.types import ChunkForward
+from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import ActionChunk, Observation
 
 
@@ -36,8 +36,8 @@ class Prediction:
 class Policy(nn.Module, ABC):
     """A policy that learns from chunks and hands PTR the features of its ordinary forward pass.
 
-    All randomness (noise, time steps, augmentation, sampling) comes from the generator that is passed in, so a run
-    is reproduced, and resumed, by saving the generator's state.
+    All randomness (noise, time steps, augmentation, sampling) comes from the ``noise`` that is passed in. It is keyed
+    by sample: a sample's draws depend on nothing around it, and there is no generator's state to save.
     """
 
     @property
@@ -62,7 +62,7 @@ class Policy(nn.Module, ABC):
         chunk: ActionChunk,
         belief: Tensor | None = None,  # (N, M, Da) z_t
         *,
-        generator: torch.Generator,
+        noise: Noise,
     ) -> ChunkForward:
         """The training pass over N chunks: unreduced losses, and the features that PTR reads."""
 
@@ -72,7 +72,7 @@ class Policy(nn.Module, ABC):
         observation: Observation,
         belief: Tensor | None = None,  # (N, M, Da) z_t
         *,
-        generator: torch.Generator,
+        noise: Noise,
     ) -> Prediction:
         """Sample a chunk for each observation, without gradients."""
 
@@ -82,7 +82,7 @@ class Policy(nn.Module, ABC):
         chunk: ActionChunk,
         belief: Tensor | None = None,
         *,
-        generator: torch.Generator,
+        noise: Noise,
     ) -> ChunkForward:
         """``forward_chunk``, under the name that torch's wrappers (DDP, FSDP) call."""
-        return self.forward_chunk(observation, chunk, belief, generator=generator)
+        return self.forward_chunk(observation, chunk, belief, noise=noise)

@@ -8,6 +8,7 @@ from torch import Tensor
 from ptr_robot.errors import ConfigError, ShapeError
 from ptr_robot.method.belief import BeliefTokenizer
 from ptr_robot.policy.interface import Policy, Prediction
+from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import Observation
 
 
@@ -28,25 +29,35 @@ class ChunkPredictor:
         """Forget everything: the next chunk is the first of its episode in every row."""
         self.belief = None
 
-    @torch.no_grad()
     def predict(
         self,
         observation: Observation,
         *,
-        generator: torch.Generator,
+        noise: Noise,
         is_first: Tensor | None = None,  # (N,) bool: rows whose episode begins with this chunk
     ) -> Prediction:
         """Sample the next chunk of each row and move its belief on."""
-        if self.tokenizer is None:
-            return self.policy.predict(observation, generator=generator)
-        belief = self._current(observation.batch_size, self.tokenizer, is_first)
-        prediction = self.policy.predict(observation, belief, generator=generator)
-        self.belief = self.tokenizer(prediction.action_states, prediction.action_tokens).next_tokens
+        belief = self._current(observation.batch_size, is_first)
+        prediction, self.belief = self.predict_from(belief, observation, noise=noise)
         return prediction
 
-    def _current(self, count: int, tokenizer: BeliefTokenizer, is_first: Tensor | None) -> Tensor:  # (N, M, Da)
-        initial = tokenizer.initial(count)
-        if self.belief is None:
+    @torch.no_grad()
+    def predict_from(
+        self, belief: Tensor | None, observation: Observation, *, noise: Noise
+    ) -> tuple[Prediction, Tensor | None]:
+        """Sample a chunk given z_t, and z_{t+1}; for those who keep the beliefs themselves."""
+        if self.tokenizer is None:
+            return self.policy.predict(observation, noise=noise), None
+        prediction = self.policy.predict(observation, belief, noise=noise)
+        return prediction, self.tokenizer(prediction.action_states, prediction.action_tokens).next_tokens
+
+    def initial(self, count: int) -> Tensor | None:  # (N, M, Da)
+        """What an episode begins with; None without a tokenizer."""
+        return None if self.tokenizer is None else self.tokenizer.initial(count).detach()
+
+    def _current(self, count: int, is_first: Tensor | None) -> Tensor | None:  # (N, M, Da)
+        initial = self.initial(count)
+        if self.belief is None or initial is None:
             return initial
         if self.belief.shape[0] != count:
             raise ShapeError(

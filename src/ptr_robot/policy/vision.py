@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ptr_robot.errors import ConfigError, ShapeError, did_you_mean, require
 from ptr_robot.policy.augment import augment
 from ptr_robot.policy.config import VisionConfig
+from ptr_robot.policy.noise import Noise
 
 
 class VisionTower(nn.Module):
@@ -107,7 +108,7 @@ class VisionEncoder(nn.Module):
         self,
         images: Tensor,  # (N, V, 3, H, W) uint8
         view_mask: Tensor,  # (N, V) bool
-        augmentation: torch.Generator | None = None,
+        augmentation: Noise | None = None,
     ) -> tuple[Tensor, Tensor]:  # (N, V K, D), (N, V K) bool
         """The tokens of each view in turn, and which of them are real."""
         if not images.shape[1]:
@@ -115,9 +116,8 @@ class VisionEncoder(nn.Module):
                 "this policy looks at images and the observation has no view; use a state-only preset such as "
                 "'tiny-state' for data without images"
             )
-        flat = images.flatten(0, 1)
         if augmentation is not None and self.config.augment:
-            flat = augment(flat, augmentation)
-        tokens = self.connector(self.tower(flat))  # (N V, K, D)
+            images = augment(images, augmentation)
+        tokens = self.connector(self.tower(images.flatten(0, 1)))  # (N V, K, D)
         valid = view_mask.repeat_interleave(tokens.shape[1], dim=1)
         return tokens.reshape(images.shape[0], -1, tokens.shape[-1]), valid

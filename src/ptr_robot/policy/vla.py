@@ -14,6 +14,7 @@ from ptr_robot.policy.heads import create_head
 from ptr_robot.policy.heads.base import per_sample_mean
 from ptr_robot.policy.interface import Policy, PolicySizes, Prediction
 from ptr_robot.policy.language import TextEncoder
+from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import ActionChunk, Observation
 from ptr_robot.policy.sequence import Context, Part, action_mask, arrange, joint_mask
 from ptr_robot.policy.trunk import MixtureOfTransformers, TrunkOutput
@@ -66,12 +67,13 @@ class MixturePolicy(Policy):
         chunk: ActionChunk,
         belief: Tensor | None = None,
         *,
-        generator: torch.Generator,
+        noise: Noise,
     ) -> ChunkForward:
         """One joint pass over context and noised actions."""
         self._check_chunk(observation, chunk)
-        context = self.context(observation, belief, generator if self.training else None)
-        prepared = self.head.prepare(chunk.actions, observation.action_mask, generator)
+        noise.check(observation.batch_size)
+        context = self.context(observation, belief, noise if self.training else None)
+        prepared = self.head.prepare(chunk.actions, observation.action_mask, noise)
         output, states = self.joint_pass(context, prepared.tokens, chunk.step_mask)
         errors = self.head.errors(states, prepared, observation.action_mask)
         return ChunkForward(
@@ -83,13 +85,12 @@ class MixturePolicy(Policy):
         )
 
     @torch.no_grad()
-    def predict(
-        self, observation: Observation, belief: Tensor | None = None, *, generator: torch.Generator
-    ) -> Prediction:
+    def predict(self, observation: Observation, belief: Tensor | None = None, *, noise: Noise) -> Prediction:
         """Encode the context once, then sample a chunk against its keys and values."""
+        noise.check(observation.batch_size)
         context = self.context(observation, belief)
         decoder, output = CachedDecoder.start(self.trunk, context, is_causal=self.head.is_causal)
-        sampled = self.head.sample(decoder, observation.action_mask, self.config.chunk_length, generator)
+        sampled = self.head.sample(decoder, observation.action_mask, self.config.chunk_length, noise)
         return Prediction(
             actions=sampled.actions,
             action_tokens=self.head.embed(sampled.actions, observation.action_mask),
@@ -98,7 +99,7 @@ class MixturePolicy(Policy):
         )
 
     def context(
-        self, observation: Observation, belief: Tensor | None = None, augmentation: torch.Generator | None = None
+        self, observation: Observation, belief: Tensor | None = None, augmentation: Noise | None = None
     ) -> Context:
         """The tokens before the actions."""
         device, count = observation.states.device, observation.batch_size

@@ -53,7 +53,7 @@ class EpisodeFlags:
 
     # Episodes of each task.
     n_episodes: int = 50
-    # Environments that one process steps together; it changes no result.
+    # Environments that one process steps together; the policy sees them as one batch.
     batch_size: int = 8
     # Actions of a chunk that are executed before the policy looks again.
     n_action_steps: int = 8

@@ -6,9 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from ptr_robot.data.batch import SegmentBatch
+from ptr_robot.method.hashing import hash_integers
 from ptr_robot.method.ptr import PTR
 from ptr_robot.method.types import ChunkForward, PTROutput, Samples
 from ptr_robot.policy.interface import Policy
+from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import ActionChunk, Observation
 from ptr_robot.train.samples import make_samples, take_frames
 
@@ -21,20 +23,21 @@ class TrainingModule(nn.Module):
         self.policy = policy
         self.ptr = ptr
 
-    def forward(self, batch: SegmentBatch, generator: torch.Generator) -> tuple[PTROutput, Samples]:
-        """The loss of ``B`` segments.
+    def forward(self, batch: SegmentBatch, key: int) -> tuple[PTROutput, Samples]:
+        """The loss of ``B`` segments; noise depends on ``key`` and on the chunk, wherever it is in the batch.
 
         The belief recursion has to go chunk by chunk; without it the chunks of a segment do not know of each other, and
         all of them go through the policy at once.
         """
         samples = make_samples(self.ptr, batch)
+        keys = hash_integers(key, batch.sample_id)  # (B, T)
         if self.ptr.belief is None:
-            chunk = self.policy.forward_chunk(*all_chunks(batch), generator=generator)
+            chunk = self.policy.forward_chunk(*all_chunks(batch), noise=Noise(keys.flatten()))
             return self.ptr(chunk, samples), samples
 
         def chunk_step(index: int, belief: Tensor | None) -> ChunkForward:
             observation, chunk = Observation.at_chunk(batch, index), ActionChunk.at_chunk(batch, index)
-            return self.policy.forward_chunk(observation, chunk, belief, generator=generator)
+            return self.policy.forward_chunk(observation, chunk, belief, noise=Noise(keys[:, index]))
 
         return self.ptr.segment(chunk_step, samples, num_chunks=batch.num_chunks), samples
 

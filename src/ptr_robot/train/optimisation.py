@@ -39,7 +39,6 @@ class Optimiser:
         self.parameters = {name: value for name, value in module.named_parameters() if value.requires_grad}
         self.adam = make_adam(plan, list(self.parameters.values()))
         self.schedule = make_schedule(plan, self.adam)
-        self.generator = torch.Generator(accelerator.device)
 
     @property
     def learning_rate(self) -> float:
@@ -49,12 +48,13 @@ class Optimiser:
     def step(self, batches: Sequence[SegmentBatch], number: int) -> StepResult:
         """Learn from the micro-batches of step ``number``, counted from 0; raises before a bad step is taken."""
         accumulation = WeightedAccumulation(float(self.module.ptr.mean_weight)) if len(batches) > 1 else None
+        key = int(hash_integers(self.plan.config.seed, number))
         results = []
         for index, batch in enumerate(batches):
-            self._seed(number, index)
+            self._seed_dropout(number, index)
             is_last = index + 1 == len(batches)
             with contextlib.nullcontext() if is_last else self.accelerator.no_sync(self.prepared):
-                output, samples = self.prepared(batch.to(self.accelerator.device, non_blocking=True), self.generator)
+                output, samples = self.prepared(batch.to(self.accelerator.device, non_blocking=True), key)
                 self.accelerator.backward(output.loss if accumulation is None else accumulation.loss(output))
             results.append((output, samples))
         if accumulation is not None:
@@ -70,15 +70,13 @@ class Optimiser:
             gradient_norm=gradient_norm,
         )
 
-    def _seed(self, step: int, micro_batch: int) -> None:
-        """Random numbers that depend on where the run stands and on nothing else, so that nothing has to be saved.
+    def _seed_dropout(self, step: int, micro_batch: int) -> None:
+        """torch's own generator, for towers with dropout: as all of a run's noise it depends on where the run stands.
 
-        torch's own generator is set too, for towers with dropout. Ranks draw different numbers.
+        Nothing has to be saved. Here alone ranks draw different numbers: torch's dropout knows nothing of samples.
         """
         rank = self.accelerator.process_index
-        seed = int(hash_integers(self.plan.config.seed, step, micro_batch, rank))
-        self.generator.manual_seed(seed)
-        torch.manual_seed(seed)
+        torch.manual_seed(int(hash_integers(self.plan.config.seed, step, micro_batch, rank)))
 
     def _clip(self) -> Tensor:  # ()
         limit = self.plan.config.optimizer.grad_clip_norm or float("inf")

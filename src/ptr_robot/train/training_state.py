@@ -24,7 +24,7 @@ SUMS_FILE = "sums.safetensors"
 
 @dataclass(frozen=True)
 class TrainingState:
-    """The moving parts of a run. Random numbers are not among them: they are a function of seed, step and rank."""
+    """The moving parts of a run. Random numbers are not among them: they are a function of seed, step and sample."""
 
     optimiser: Optimiser
     loader: SegmentLoader

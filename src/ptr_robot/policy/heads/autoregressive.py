@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ptr_robot.data.batch import UNIFIED_DIM
 from ptr_robot.policy.config import AutoregressiveConfig
 from ptr_robot.policy.heads.base import ActionDecoder, ActionHead, PreparedChunk, SampledChunk
+from ptr_robot.policy.noise import Noise, Purpose
 
 
 class AutoregressiveHead(ActionHead):
@@ -33,7 +34,7 @@ class AutoregressiveHead(ActionHead):
         """The token embeddings of the recorded steps, not shifted."""
         return self._embed_bins(to_bins(actions, self.config), action_mask)
 
-    def prepare(self, actions: Tensor, action_mask: Tensor, generator: torch.Generator) -> PreparedChunk:  # noqa: ARG002
+    def prepare(self, actions: Tensor, action_mask: Tensor, noise: Noise) -> PreparedChunk:  # noqa: ARG002
         """Teacher forcing: the recorded steps, one position late. Nothing is drawn."""
         bins = to_bins(actions, self.config)
         tokens = self._embed_bins(bins, action_mask)
@@ -48,16 +49,14 @@ class AutoregressiveHead(ActionHead):
         spread = torch.zeros(prepared.targets.shape, device=losses.device)
         return spread.index_copy(2, slots, losses.view(logits.shape[:3]))
 
-    def sample(
-        self, decoder: ActionDecoder, action_mask: Tensor, chunk_length: int, generator: torch.Generator
-    ) -> SampledChunk:
+    def sample(self, decoder: ActionDecoder, action_mask: Tensor, chunk_length: int, noise: Noise) -> SampledChunk:
         """Decode step by step, each step seeing the ones before it."""
         slots = action_mask.any(dim=0).nonzero().squeeze(1)
         tokens = self.start.expand(action_mask.shape[0], 1, -1)
         states, steps = [], []
-        for _ in range(chunk_length):
+        for step in range(chunk_length):
             states.append(decoder.extend(tokens))
-            bins = self._choose(self._logits(states[-1], slots), generator)  # (N, 1, A)
+            bins = self._choose(self._logits(states[-1], slots), noise, step * UNIFIED_DIM + slots)
             empty = torch.zeros((*bins.shape[:2], UNIFIED_DIM), dtype=torch.int64, device=bins.device)
             steps.append(empty.index_copy(2, slots, bins))
             tokens = self._embed_bins(steps[-1], action_mask)
@@ -74,12 +73,12 @@ class AutoregressiveHead(ActionHead):
         logits: Tensor = self.bin_logits(features[:, :, slots]).float()
         return logits
 
-    def _choose(self, logits: Tensor, generator: torch.Generator) -> Tensor:  # (..., bins) -> (...)
+    def _choose(self, logits: Tensor, noise: Noise, places: Tensor) -> Tensor:  # (N, 1, A, bins), (A,) -> (N, 1, A)
         if self.config.temperature == 0:
             return logits.argmax(dim=-1)
-        shares = (logits / self.config.temperature).softmax(dim=-1).flatten(0, -2).to(generator.device)
-        drawn = torch.multinomial(shares, 1, generator=generator).to(logits.device)
-        return drawn.view(logits.shape[:-1])
+        cumulative = (logits / self.config.temperature).softmax(dim=-1).cumsum(dim=-1)
+        drawn = noise.uniform(Purpose.CHOICE, places)[:, None, :, None] * cumulative[..., -1:]
+        return (cumulative <= drawn).sum(dim=-1).clamp_max(self.config.num_bins - 1)
 
 
 def to_bins(actions: Tensor, config: AutoregressiveConfig) -> Tensor:  # (...) float -> (...) int64

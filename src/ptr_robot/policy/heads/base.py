@@ -6,8 +6,10 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Protocol
 
-import torch
 from torch import Tensor, nn
+
+from ptr_robot.data.batch import UNIFIED_DIM
+from ptr_robot.policy.noise import Noise, Purpose, places
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class ActionHead(nn.Module, ABC):
         """E_t: a chunk through the head's own embedder, at the clean end of its schedule."""
 
     @abstractmethod
-    def prepare(self, actions: Tensor, action_mask: Tensor, generator: torch.Generator) -> PreparedChunk:
+    def prepare(self, actions: Tensor, action_mask: Tensor, noise: Noise) -> PreparedChunk:
         """Draw what a training pass needs (noise, time) and build its inputs and targets."""
 
     @abstractmethod
@@ -57,9 +59,7 @@ class ActionHead(nn.Module, ABC):
         """The loss of each slot of each step; what it gives in slots the robot lacks does not count."""
 
     @abstractmethod
-    def sample(
-        self, decoder: ActionDecoder, action_mask: Tensor, chunk_length: int, generator: torch.Generator
-    ) -> SampledChunk:
+    def sample(self, decoder: ActionDecoder, action_mask: Tensor, chunk_length: int, noise: Noise) -> SampledChunk:
         """Sample a chunk of actions."""
 
 
@@ -72,6 +72,7 @@ def per_sample_mean(errors: Tensor, step_mask: Tensor, action_mask: Tensor) -> T
     return (errors * counts).sum(dim=(1, 2)) / counts.sum(dim=(1, 2)).clamp_min(1)
 
 
-def standard_noise(shape: torch.Size | tuple[int, ...], generator: torch.Generator, like: Tensor) -> Tensor:
-    """Normal noise drawn where the generator lives, in float32, on the device of ``like``."""
-    return torch.randn(tuple(shape), generator=generator, device=generator.device).to(like.device)
+def slot_noise(noise: Noise, chunk_length: int, action_mask: Tensor) -> Tensor:  # (N, L, 200) float32
+    """Normal noise for each step and slot; zero in the slots a robot lacks."""
+    drawn = noise.normal(Purpose.ACTIONS, places(chunk_length, UNIFIED_DIM, device=action_mask.device))
+    return drawn * action_mask.unsqueeze(1)

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ptr_robot.data.batch import UNIFIED_DIM
 from ptr_robot.errors import require
 from ptr_robot.policy.config import DiffusionConfig
-from ptr_robot.policy.heads.base import ActionDecoder, ActionHead, PreparedChunk, SampledChunk, standard_noise
+from ptr_robot.policy.heads.base import ActionDecoder, ActionHead, PreparedChunk, SampledChunk, slot_noise
 from ptr_robot.policy.heads.embedder import ActionEmbedder, ActionOutput
+from ptr_robot.policy.noise import Noise, Purpose, places
 
 
 class DiffusionHead(ActionHead):
@@ -31,39 +31,33 @@ class DiffusionHead(ActionHead):
         tokens: Tensor = self.embedder(actions * action_mask.unsqueeze(1), clean)
         return tokens
 
-    def prepare(self, actions: Tensor, action_mask: Tensor, generator: torch.Generator) -> PreparedChunk:
+    def prepare(self, actions: Tensor, action_mask: Tensor, noise: Noise) -> PreparedChunk:
         """Noise the chunk to a uniformly drawn step of the schedule."""
-        active = action_mask.unsqueeze(1)
-        actions = actions * active
-        steps = torch.randint(
-            self.config.num_train_steps, (actions.shape[0],), generator=generator, device=generator.device
-        ).to(actions.device)
-        noise = standard_noise(actions.shape, generator, like=actions) * active
-        noised = self._scheduler.add_noise(actions, noise, steps)
+        actions = actions * action_mask.unsqueeze(1)
+        steps = (noise.uniform(Purpose.TIME, places()) * self.config.num_train_steps).long()  # (N,)
+        epsilon = slot_noise(noise, actions.shape[1], action_mask)
+        noised = self._scheduler.add_noise(actions, epsilon, steps)
         tokens = self.embedder(noised, self._levels(steps))
-        return PreparedChunk(tokens=tokens, targets=self._targets(actions, noise, steps))
+        return PreparedChunk(tokens=tokens, targets=self._targets(actions, epsilon, steps))
 
     def errors(self, states: Tensor, prepared: PreparedChunk, action_mask: Tensor) -> Tensor:  # noqa: ARG002
         """Squared error of the prediction."""
         difference: Tensor = self.output(states).float() - prepared.targets
         return difference.square()
 
-    def sample(
-        self, decoder: ActionDecoder, action_mask: Tensor, chunk_length: int, generator: torch.Generator
-    ) -> SampledChunk:
+    def sample(self, decoder: ActionDecoder, action_mask: Tensor, chunk_length: int, noise: Noise) -> SampledChunk:
         """Deterministic DDIM from noise to a chunk."""
         active = action_mask.unsqueeze(1)
-        shape = (action_mask.shape[0], chunk_length, UNIFIED_DIM)
-        noise = self.config.initial_noise * standard_noise(shape, generator, like=active) * active
+        start = self.config.initial_noise * slot_noise(noise, chunk_length, action_mask)
         passes: list[Tensor] = []
 
         def prediction(sample: Tensor, step: Tensor) -> Tensor:
-            tokens = self.embedder(sample, self._levels(step.to(sample.device).expand(shape[0])))
+            tokens = self.embedder(sample, self._levels(step.to(sample.device).expand(sample.shape[0])))
             passes.append(decoder.states(tokens))
             answer: Tensor = self.output(passes[-1]).float() * active
             return answer
 
-        actions = denoise(prediction, noise, self.config)
+        actions = denoise(prediction, start, self.config)
         return SampledChunk(actions=actions, states=passes[-1])
 
     def _levels(self, steps: Tensor) -> Tensor:  # (N,) int64 -> (N,) σ

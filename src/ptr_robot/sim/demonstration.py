@@ -8,9 +8,9 @@ import numpy as np
 
 from ptr_robot.data.ground_truth import Fault
 from ptr_robot.sim.environment import MetaWorldEnvironment
-from ptr_robot.sim.matching import fit_pace
+from ptr_robot.sim.matching import FittedEpisode, expert_length, fit_pace
 from ptr_robot.sim.operators import OperatorConfig
-from ptr_robot.sim.performance import Demonstration, DemonstrationSeeds, Pace, attempt
+from ptr_robot.sim.performance import Demonstration, DemonstrationSeeds, Pace, perform, rehearse
 
 NOT_COMPLETED = "not_completed"
 _NUM_CLEAN_TRIES = 5
@@ -28,15 +28,25 @@ def demonstrate(
     Who has failed every time leaves an episode that is no example of the task, and its ground truth says so. With
     ``match_lengths`` clean and faulty episodes have lengths of the same distribution (``fit_pace``).
     """
+    expert_frames = expert_length(environment, seeds) if match_lengths else None
     for operator_seed in np.random.SeedSequence(seeds.operator).generate_state(_NUM_CLEAN_TRIES).tolist():
         drawn = replace(seeds, operator=operator_seed)
-        pace = fit_pace(environment, config, drawn) if match_lengths else Pace()
-        demonstration = attempt(environment, config, drawn, pace)
-        if config.is_faulty or demonstration.is_success:
+        episode = _fit(environment, config, drawn, expert_frames)
+        if config.is_faulty or episode.demonstration.is_success:
             break
+    demonstration = episode.demonstration
     if has_images:
-        demonstration = attempt(environment, config, drawn, pace, has_images=True)
+        demonstration = perform(environment, config, drawn, episode.pace, episode.expected, has_images=True)
     if config.is_faulty or demonstration.is_success:
         return demonstration
     failure = Fault(NOT_COMPLETED, 0, demonstration.num_frames - 1, {"tries": _NUM_CLEAN_TRIES})
     return replace(demonstration, faults=(failure,))
+
+
+def _fit(
+    environment: MetaWorldEnvironment, config: OperatorConfig, seeds: DemonstrationSeeds, expert_frames: int | None
+) -> FittedEpisode:
+    if expert_frames is not None:
+        return fit_pace(environment, config, seeds, expert_frames)
+    expected = rehearse(environment, config, seeds, Pace())
+    return FittedEpisode(Pace(), expected, perform(environment, config, seeds, Pace(), expected))

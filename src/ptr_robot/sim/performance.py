@@ -34,6 +34,11 @@ class Pace:
     pause_frames: int = 0  # frames of short rests beyond the operator's own
     limit: int | None = None  # when it stops without success; None: after ``PATIENCE_FRAMES``
 
+    @property
+    def last_frame(self) -> int:
+        """When the operator stops without success."""
+        return PATIENCE_FRAMES if self.limit is None else self.limit
+
 
 @dataclass(frozen=True)
 class Demonstration:
@@ -52,20 +57,24 @@ class Demonstration:
         return len(self.actions)
 
 
-def attempt(
+def rehearse(environment: MetaWorldEnvironment, config: OperatorConfig, seeds: DemonstrationSeeds, pace: Pace) -> int:
+    """How many frames the task takes without rests and faults; it depends on the pace's speed and limit alone."""
+    operator = Operator(config, environment.task, seeds.operator, pace.speed)
+    return _run(environment, operator, [], seeds.layout, pace.last_frame, has_images=False).num_frames
+
+
+def perform(
     environment: MetaWorldEnvironment,
     config: OperatorConfig,
     seeds: DemonstrationSeeds,
     pace: Pace,
+    expected: int,  # frames, as ``rehearse`` tells
     has_images: bool = False,
 ) -> Demonstration:
-    """A rehearsal without rests and faults tells how long the task takes; then the episode itself."""
-    limit = PATIENCE_FRAMES if pace.limit is None else pace.limit
-    rehearsal = Operator(config, environment.task, seeds.operator, pace.speed)
-    expected = _perform(environment, rehearsal, [], seeds.layout, limit, has_images=False).num_frames
+    """The episode with its rests and faults, which are placed by its expected length."""
     operator = Operator(config, environment.task, seeds.operator, pace.speed)
     operator.expect(expected, pace.pause_frames)
-    return _perform(environment, operator, _plan(config, expected, seeds), seeds.layout, limit, has_images)
+    return _run(environment, operator, _plan(config, expected, seeds), seeds.layout, pace.last_frame, has_images)
 
 
 def _plan(config: OperatorConfig, expected: int, seeds: DemonstrationSeeds) -> list[PlannedFault]:
@@ -79,7 +88,7 @@ def _plan(config: OperatorConfig, expected: int, seeds: DemonstrationSeeds) -> l
     )
 
 
-def _perform(
+def _run(
     environment: MetaWorldEnvironment,
     operator: Operator,
     planned: Sequence[PlannedFault],

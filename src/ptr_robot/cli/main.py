@@ -18,6 +18,7 @@ VERBS: dict[str, str] = {
     "demo": "collect mixed-quality demonstrations, train with and without PTR, and compare",
     "eval": "run a checkpoint over tasks and seeds, and report its success",
     "info": "show what is in a dataset, and what is odd about it",
+    "study": "compare methods over data conditions and seeds, and print the tables",
     "train": "post-train a policy: PTR, plain fine-tuning, or anything between",
 }
 

@@ -1,0 +1,124 @@
+"""``ptr study NAME_OR_FILE``: compare methods over data conditions and seeds, and print the tables."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ptr_robot.cli.flags import parse_flags
+from ptr_robot.errors import ConfigError, require
+
+
+@dataclass(frozen=True)
+class DemonstrationFlags:
+    """Changes to the study's demonstrations."""
+
+    episodes: int | None = None
+    fault_fraction: float | None = None
+    match_lengths: bool | None = None
+
+
+@dataclass(frozen=True)
+class PolicyFlags:
+    """Changes to the study's policy."""
+
+    preset: str | None = None
+    chunk_length: int | None = None
+    num_chunks: int | None = None
+
+
+@dataclass(frozen=True)
+class TrainingFlags:
+    """Changes to the study's training."""
+
+    steps: int | None = None
+    batch_size: int | None = None
+    lr: float | None = None
+    log_freq: int | None = None
+
+
+@dataclass(frozen=True)
+class EvaluationFlags:
+    """Changes to the study's evaluation."""
+
+    episodes: int | None = None
+    max_steps: int | None = None
+    n_action_steps: int | None = None
+
+
+@dataclass(frozen=True)
+class StudyFlags:
+    """Compare methods over data conditions and seeds: ptr study corruption, or ptr study my_study.yaml."""
+
+    # The name of a built-in study or a YAML file; may be given as a bare word.
+    study: str = ""
+    # By default outputs/study/<name>.
+    output_dir: str | None = None
+    # In place of the study's own.
+    tasks: list[str] | None = None
+    seeds: list[int] | None = None
+    # Names of the study's settings to run; by default all.
+    settings: list[str] | None = None
+    # Names of the study's methods, or of the registry's, to run; by default the study's.
+    methods: list[str] | None = None
+    demonstrations: DemonstrationFlags = field(default_factory=DemonstrationFlags)
+    policy: PolicyFlags = field(default_factory=PolicyFlags)
+    training: TrainingFlags = field(default_factory=TrainingFlags)
+    evaluation: EvaluationFlags = field(default_factory=EvaluationFlags)
+    # Processes, each with a cell of its own; by default one a core.
+    num_workers: int | None = None
+    # Run folders of finished cells stay; they take some MB each.
+    keep_checkpoints: bool = False
+    # Run nothing: tables and figures of what is there.
+    report_only: bool = False
+
+    def __post_init__(self) -> None:
+        if self.num_workers is not None and self.num_workers < 1:
+            raise ConfigError(f"num_workers is {self.num_workers}; it must be at least 1")
+
+
+NOT_OF_THE_STUDY = ("study", "output_dir", "num_workers", "keep_checkpoints", "report_only")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the verb; the exit code is 1 where a cell failed."""
+    flags = parse_flags(StudyFlags, arguments, positional=["study"])
+    from ptr_robot.study.definition_file import built_in_studies, read_study
+
+    if not flags.study:
+        names = ", ".join(built_in_studies())
+        raise ConfigError(f"which study? ptr study NAME, one of: {names}; or ptr study FILE.yaml")
+    study = read_study(flags.study, overrides(flags))
+    root = Path(flags.output_dir or f"outputs/study/{study.name}").expanduser()
+    from ptr_robot.study.study_progress import StudyProgress
+    from ptr_robot.study.study_report import print_report, write_report
+    from ptr_robot.study.study_run import read_records, run_study
+
+    rich = require("rich.console", "lerobot")
+    if not flags.report_only:
+        num_workers = flags.num_workers or len(os.sched_getaffinity(0))
+        with StudyProgress(rich.Console(stderr=True), num_workers) as watch:
+            run_study(study, root, num_workers, watch, keeps_checkpoints=flags.keep_checkpoints)
+    records = read_records(study, root)
+    report = write_report(records, root)
+    print_report(report, rich.Console())
+    return 1 if records.failed else 0
+
+
+def overrides(flags: StudyFlags) -> dict[str, Any]:
+    """What was given, nested as in a study's file."""
+    given = {name: value for name, value in dataclasses.asdict(flags).items() if name not in NOT_OF_THE_STUDY}
+    return _without_nones(given)
+
+
+def _without_nones(values: dict[str, Any]) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    for name, value in values.items():
+        inner = _without_nones(value) if isinstance(value, dict) else value
+        if inner is not None and inner != {}:
+            kept[name] = inner
+    return kept

@@ -1,0 +1,168 @@
+"""A cell: one method trained on one setting's data with one seed, evaluated, and recorded."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import shutil
+import time
+from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from ptr_robot import __version__
+from ptr_robot.data.cache import fingerprint
+from ptr_robot.errors import PTRError
+from ptr_robot.study.cell_data import CellData, CellSource
+from ptr_robot.study.cell_record import FAILED, CellRecord, EpisodeOutcome, read_record, record_path, write_record
+from ptr_robot.study.cell_training import curves_of, non_default_settings, train_config
+from ptr_robot.study.definition import LAYOUTS_PER_SEED, EvaluationSettings, PolicySettings, TrainingSettings
+from ptr_robot.study.detection import auroc_by_fault, mean_weights
+from ptr_robot.study.evaluation import EnvironmentFlags, EpisodeFlags, EvaluationConfig, PolicyFlags, evaluate
+from ptr_robot.study.jobs import Job
+from ptr_robot.study.method_row import MethodRow
+
+RUNS_FOLDER = "runs"
+WEIGHTS_FOLDER = "weights"
+FIRST_LAYOUT = 1000  # layouts of seed s: from this + s * LAYOUTS_PER_SEED on
+VERSIONED = ("torch", "lerobot", "metaworld", "mujoco", "numpy")
+
+
+class InterruptedCellError(PTRError):
+    """A signal ended the training before its last step."""
+
+
+@dataclass(frozen=True)
+class Cell(Job):
+    """Everything that decides a cell's result, and where it goes."""
+
+    root: Path
+    setting: str
+    row: MethodRow
+    seed: int
+    tasks: tuple[str, ...]
+    sources: tuple[CellSource, ...]
+    policy: PolicySettings
+    training: TrainingSettings
+    evaluation: EvaluationSettings
+    keeps_checkpoints: bool = False
+
+    @property
+    def key(self) -> str:
+        """Setting, method and seed."""
+        return f"{self.setting}/{self.row.name}/{self.seed}"
+
+    @property
+    def title(self) -> str:
+        """The same, for the terminal."""
+        return self.key
+
+    @property
+    def after(self) -> tuple[Job, ...]:
+        """The datasets, and what the method's rules think of them."""
+        return tuple(job for source in self.sources for job in (source.dataset, *source.rules))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the result depends on beside the data."""
+        return {
+            "seed": self.seed,
+            "tasks": self.tasks,
+            "method": non_default_settings(self.row, self.training),
+            "filter": _plain(self.row.filter),
+            "weighting": _plain(self.row.weighting),
+            "policy": dataclasses.asdict(self.policy),
+            "training": dataclasses.asdict(self.training),
+            "evaluation": dataclasses.asdict(self.evaluation),
+        }
+
+    @property
+    def identity(self) -> str:
+        """A name for the settings and for the data; titles are no part of it."""
+        data = [
+            (job.stage.identity, source.robot) for source in self.sources for job in (source.dataset, *source.rules)
+        ]
+        return fingerprint(__version__, self.settings, data)
+
+    @property
+    def run_folder(self) -> Path:
+        """Where it trains."""
+        return self.root / RUNS_FOLDER / self.setting / self.row.name / str(self.seed)
+
+    def read(self) -> CellRecord | None:
+        """Its record, if there is one of these settings."""
+        record = read_record(record_path(self.root, self.setting, self.row.name, self.seed))
+        return record if record is not None and record.identity == self.identity else None
+
+    def is_done(self) -> bool:
+        """Whether it has results of these settings."""
+        record = self.read()
+        return record is not None and record.is_done
+
+    def fail(self, reason: str) -> None:
+        """Record why there is no result."""
+        write_record(self.root, self._record(status=FAILED, reason=reason))
+
+    def run(self) -> None:
+        """Train, evaluate, record, and remove the checkpoint unless it is to be kept."""
+        from ptr_robot.train.loop import train
+
+        started = time.monotonic()
+        shutil.rmtree(self.run_folder, ignore_errors=True)
+        data = CellData.prepare(
+            self.sources, self.row, self.root / WEIGHTS_FOLDER / self.setting / self.row.name / str(self.seed)
+        )
+        prepared = time.monotonic()
+        result = train(train_config(self, data))
+        if result.exit_code:
+            raise InterruptedCellError(f"{self.key}: training was stopped at step {result.steps_done}")
+        trained = time.monotonic()
+        episodes = self._evaluate()
+        evaluated = time.monotonic()
+        judged = data.judged(self.run_folder, self.row)
+        record = self._record(
+            episodes=episodes,
+            judged=judged,
+            auroc={name: auroc_by_fault(judged, attrgetter(name)) for name in ("score", "weight")},
+            mean_weight=mean_weights(judged),
+            num_training_episodes=data.num_training_episodes,
+            curves=curves_of(self.run_folder),
+        )
+        if not self.keeps_checkpoints:
+            shutil.rmtree(self.run_folder)
+        seconds = {
+            "prepare": prepared - started,
+            "train": trained - prepared,
+            "evaluate": evaluated - trained,
+            "record": time.monotonic() - evaluated,
+        }
+        write_record(self.root, dataclasses.replace(record, seconds=seconds))
+
+    def _evaluate(self) -> tuple[EpisodeOutcome, ...]:
+        """The policy on this seed's layouts, in this process alone: the other cores have cells of their own."""
+        wanted = self.evaluation
+        config = EvaluationConfig(
+            policy=PolicyFlags(str(self.run_folder)),
+            env=EnvironmentFlags(task=",".join(self.tasks), max_steps=wanted.max_steps),
+            eval=EpisodeFlags(n_episodes=wanted.episodes, n_action_steps=wanted.n_action_steps),
+            seed=FIRST_LAYOUT + self.seed * LAYOUTS_PER_SEED,
+            num_workers=1,
+            output_dir=str(self.run_folder / "evaluation"),
+        )
+        return tuple(EpisodeOutcome(e.task, e.seed, e.is_success, e.num_steps) for e in evaluate(config).episodes)
+
+    def _record(self, **results: Any) -> CellRecord:
+        return CellRecord(
+            setting=self.setting,
+            method=self.row.name,
+            seed=self.seed,
+            identity=self.identity,
+            settings=self.settings,
+            versions={"ptr-robot": __version__} | {name: importlib.metadata.version(name) for name in VERSIONED},
+            **results,
+        )
+
+
+def _plain(value: Any) -> dict[str, Any] | None:
+    return None if value is None else dataclasses.asdict(value)

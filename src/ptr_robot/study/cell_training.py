@@ -1,0 +1,87 @@
+"""A cell's training in the words of ``ptr train``, and what is kept of its records."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ptr_robot.method.config import PTRConfig
+from ptr_robot.study.cell_data import CellData
+from ptr_robot.study.data_jobs import CACHE_FOLDER
+from ptr_robot.study.definition import TrainingSettings
+from ptr_robot.study.method_row import MethodRow
+from ptr_robot.train.config import DatasetConfig, OptimizerConfig, PolicyChoice, TrainConfig
+from ptr_robot.train.records import read_records
+
+if TYPE_CHECKING:
+    from ptr_robot.study.cell import Cell
+
+# What the paper's figures of training follow.
+CURVES = (
+    "step",
+    "action_loss",
+    "identification_loss",
+    "accuracy",
+    "margin",
+    "score_mean",
+    "score_std",
+    "weight_mean",
+    "weight_std",
+    "effective_sample_size",
+    "num_samples",
+    "kl",
+    "belief_entropy",
+    "temperature",
+    "beta",
+    "hard_ratio",
+)
+
+
+def train_config(cell: Cell, data: CellData) -> TrainConfig:
+    """The same for every method but for the method itself, its episodes and their weights."""
+    policy, training = cell.policy, cell.training
+    return TrainConfig(
+        dataset=DatasetConfig(
+            **data.dataset_fields(),
+            num_chunks=policy.num_chunks,
+            cache_dir=str(cell.root / CACHE_FOLDER),
+        ),
+        policy=PolicyChoice(
+            preset=policy.preset, chunk_length=policy.chunk_length, image_size=policy.image_size, device="cpu"
+        ),
+        method=cell.row.method,
+        ptr=cell.row.ptr_config(steps=training.steps, log_freq=training.log_freq),
+        output_dir=str(cell.run_folder),
+        seed=cell.seed,
+        steps=training.steps,
+        batch_size=training.batch_size,
+        num_workers=0,
+        log_freq=training.log_freq,
+        save_freq=training.steps,
+        optimizer=OptimizerConfig(lr=training.lr),
+    )
+
+
+def non_default_settings(row: MethodRow, training: TrainingSettings) -> dict[str, Any]:
+    """What of PTR's settings differs from its defaults.
+
+    A cell is known by these: what a method is called, and settings that a later version adds, do not repeat it.
+    """
+    config = row.ptr_config(steps=training.steps, log_freq=training.log_freq)
+    usual = dict(_flat(dataclasses.asdict(PTRConfig())))
+    return {name: value for name, value in _flat(dataclasses.asdict(config)) if usual[name] != value}
+
+
+def curves_of(run: Path) -> dict[str, list[float | None]]:
+    """The recorded numbers that figures follow; None where a record lacks one."""
+    records = read_records(run)
+    present = [name for name in CURVES if any(name in record for record in records)]
+    return {name: [record.get(name) for record in records] for name in present}
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    rows: list[tuple[str, Any]] = []
+    for name, value in values.items():
+        rows += _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else [(prefix + name, value)]
+    return rows

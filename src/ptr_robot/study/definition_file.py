@@ -1,0 +1,152 @@
+"""Studies as YAML files: the built-in ones and a user's own, with flags over them; every mistake is one line."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ptr_robot.errors import ConfigError, did_you_mean, require
+from ptr_robot.study.definition import Study
+from ptr_robot.study.methods import REGISTRY
+
+BUILT_IN = Path(__file__).with_name("studies")
+
+
+def built_in_studies() -> dict[str, Path]:
+    """The files that come with the package, by name."""
+    return {file.stem: file for file in sorted(BUILT_IN.glob("*.yaml"))}
+
+
+def read_study(source: str, overrides: Mapping[str, Any] | None = None) -> Study:
+    """The study of that name or file, with ``overrides`` (nested as the file is) in place of its values.
+
+    ``settings`` and ``methods`` among the overrides are lists of names: those of the file's that are to be run, and
+    methods of the registry that the file does not have.
+    """
+    path = _find(source)
+    content = _read(path)
+    changes = dict(overrides or {})
+    chosen = changes.pop("settings", None)
+    if "methods" in changes:
+        content["methods"] = _chosen_methods(path, changes.pop("methods"), content.get("methods") or [])
+    content = _merged(content, changes)
+    content["methods"] = [_expanded(path, entry) for entry in _as_list(path, "methods", content.get("methods"))]
+    study = _decode(path, content)
+    return study if chosen is None else _with_settings(study, chosen)
+
+
+def _find(source: str) -> Path:
+    known = built_in_studies()
+    if source in known:
+        return known[source]
+    path = Path(source).expanduser()
+    if path.suffix in (".yaml", ".yml", ".json") and path.is_file():
+        return path
+    if path.suffix:
+        raise ConfigError(f"{source}: there is no such study file")
+    raise ConfigError(f"there is no study {source!r}; {did_you_mean(source, known)}")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    yaml = require("yaml", "lerobot")
+    try:
+        content = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not valid YAML ({' '.join(str(error).split())})") from error
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: must hold a study as name: value")
+    return content
+
+
+def _decode(path: Path, content: dict[str, Any]) -> Study:
+    draccus = require("draccus", "lerobot")
+    _check_names(Study, content, str(path))
+    try:
+        study: Study = draccus.decode(Study, content)
+    except draccus.utils.DecodingError as error:
+        raise ConfigError(_describe(path, error)) from error
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    return study
+
+
+def _describe(path: Path, error: Any) -> str:
+    """What a config class said of its values, or what could not be read where."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ConfigError):
+        cause = cause.__cause__ or cause.__context__
+    if cause is not None:
+        return f"{path}: {cause}"
+    place = ".".join(error.key_path)
+    lines = [line.strip() for line in error.message.splitlines() if line.strip()]
+    reason = "it has another form" if "Underlying error" in error.message else lines[-1]
+    return f"{path}: {place + ': ' if place else ''}{reason}"
+
+
+def _check_names(kind: Any, content: Any, place: str) -> None:
+    """Every name of a file against the fields of the class it becomes, level by level."""
+    for part in _members(kind):
+        arguments = typing.get_args(part)
+        if dataclasses.is_dataclass(part) and isinstance(content, dict):
+            hints = typing.get_type_hints(part)
+            for name, value in content.items():
+                if name not in hints:
+                    raise ConfigError(f"{place}: there is no {name!r}; {did_you_mean(str(name), hints)}")
+                _check_names(hints[name], value, f"{place}: {name}")
+        elif typing.get_origin(part) is dict and isinstance(content, dict):
+            for name, value in content.items():
+                _check_names(arguments[1], value, f"{place}.{name}")
+        elif typing.get_origin(part) is list and isinstance(content, list):
+            for number, value in enumerate(content):
+                _check_names(arguments[0], value, f"{place}[{number}]")
+
+
+def _members(kind: Any) -> tuple[Any, ...]:
+    return typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
+
+
+def _merged(base: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for name, value in changes.items():
+        is_level = isinstance(value, Mapping) and isinstance(base.get(name, {}), dict)
+        merged[name] = _merged(base.get(name) or {}, value) if is_level else value
+    return merged
+
+
+def _as_list(path: Path, name: str, value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise ConfigError(f"{path}: {name} must be a list")
+    return value
+
+
+def _expanded(path: Path, entry: Any) -> dict[str, Any]:
+    """A method of the file: a name of the registry, or a row of its own."""
+    if not isinstance(entry, str):
+        return dict(entry) if isinstance(entry, dict) else {"name": str(entry)}
+    if entry not in REGISTRY:
+        raise ConfigError(f"{path}: there is no method {entry!r}; {did_you_mean(entry, REGISTRY)}")
+    return dataclasses.asdict(REGISTRY[entry])
+
+
+def _chosen_methods(path: Path, names: list[str], entries: list[Any]) -> list[Any]:
+    known: dict[str, Any] = {name: name for name in REGISTRY}
+    known |= {entry if isinstance(entry, str) else str(entry.get("name")): entry for entry in entries}
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"{path}: there is no method {name!r}; {did_you_mean(name, known)}")
+    return [known[name] for name in names]
+
+
+def _with_settings(study: Study, names: list[str]) -> Study:
+    for name in names:
+        if name not in study.settings:
+            raise ConfigError(f"{study.name} has no setting {name!r}; {did_you_mean(name, study.settings)}")
+    parts = {part for name in names for part in study.settings[name].pool}
+    wanted = [name for name in study.settings if name in names or name in parts]
+    return dataclasses.replace(study, settings={name: study.settings[name] for name in wanted})

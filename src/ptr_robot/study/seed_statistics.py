@@ -1,0 +1,93 @@
+"""How sure a study is: intervals over training seeds, which are what varies between two runs of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptr_robot.errors import require
+from ptr_robot.sim.statistics import Interval, paired_t_interval
+
+Outcomes = Mapping[int, NDArray[np.float64]]  # by seed: (episodes,) 1 or 0, on layouts that methods share
+
+NUM_RESAMPLES = 4000
+CONFIDENCE = 0.95
+
+
+def mean_interval(values: Sequence[float]) -> Interval:
+    """Student's interval of the mean over seeds; of one seed nothing is known but its value."""
+    mean = float(np.mean(values))
+    if len(values) < 2:
+        return Interval(mean, math.nan, math.nan, CONFIDENCE)
+    quantile = float(require("scipy.stats", "sim").t.ppf(0.5 + CONFIDENCE / 2, len(values) - 1))
+    half_width = quantile * float(np.std(values, ddof=1)) / math.sqrt(len(values))
+    return Interval(mean, mean - half_width, mean + half_width, CONFIDENCE)
+
+
+def paired_difference(method: Outcomes, baseline: Outcomes) -> Interval | None:
+    """Student's interval of the difference in success over the seeds that both have; None where they share none."""
+    seeds = shared_seeds(method, baseline)
+    if not seeds:
+        return None
+    first, second = [[float(part[seed].mean()) for seed in seeds] for part in (method, baseline)]
+    if len(seeds) < 2:
+        return Interval(first[0] - second[0], math.nan, math.nan, CONFIDENCE)
+    return paired_t_interval(first, second, CONFIDENCE)
+
+
+def cluster_bootstrap(method: Outcomes, baseline: Outcomes, seed: int = 0) -> Interval | None:
+    """The same difference with a bootstrap of two levels: seeds are drawn anew, and within each its layouts."""
+    seeds = shared_seeds(method, baseline)
+    if not seeds:
+        return None
+    differences = [method[number] - baseline[number] for number in seeds]
+    generator = np.random.default_rng(seed)
+    # (resamples, seeds): the mean of each seed after its layouts were drawn anew, then seeds drawn anew.
+    resampled = np.stack([_resampled_means(values, generator) for values in differences], axis=1)
+    drawn = generator.integers(len(seeds), size=resampled.shape)
+    means = np.take_along_axis(resampled, drawn, axis=1).mean(axis=1)
+    estimate = float(np.mean([values.mean() for values in differences]))
+    return Interval(estimate, *_quantiles(means), CONFIDENCE)
+
+
+def gap_share(method: Outcomes, baseline: Outcomes, upper_bound: Outcomes, seed: int = 0) -> Interval | None:
+    """The share of the way from the baseline to the upper bound, with a bootstrap over seeds.
+
+    None where the gap's own interval reaches zero or cannot be told: a share of nothing means nothing. Where more than
+    the interval's tails of the resamples have no gap, the limits are not defined either.
+    """
+    gap = paired_difference(upper_bound, baseline)
+    seeds = sorted({*shared_seeds(method, baseline)} & {*shared_seeds(upper_bound, baseline)})
+    if gap is None or not gap.low > 0 or not seeds:
+        return None
+    gains = np.array([method[number].mean() - baseline[number].mean() for number in seeds])
+    gaps = np.array([upper_bound[number].mean() - baseline[number].mean() for number in seeds])
+    if gaps.mean() <= 0:
+        return None
+    drawn = np.random.default_rng(seed).integers(len(seeds), size=(NUM_RESAMPLES, len(seeds)))
+    gap_means = gaps[drawn].mean(axis=1)
+    has_gap = gap_means > 0
+    limits = (math.nan, math.nan)
+    if len(seeds) > 1 and (~has_gap).mean() <= (1 - CONFIDENCE) / 2:
+        limits = _quantiles(gains[drawn].mean(axis=1)[has_gap] / gap_means[has_gap])
+    return Interval(float(gains.mean() / gaps.mean()), *limits, CONFIDENCE)
+
+
+def shared_seeds(first: Outcomes, second: Outcomes) -> list[int]:
+    """The seeds that both have."""
+    return sorted(first.keys() & second.keys())
+
+
+def _resampled_means(values: NDArray[np.float64], generator: np.random.Generator) -> NDArray[np.float64]:
+    """(resamples,) the mean of as many values drawn with replacement."""
+    drawn = generator.integers(len(values), size=(NUM_RESAMPLES, len(values)))
+    means: NDArray[np.float64] = values[drawn].mean(axis=1)
+    return means
+
+
+def _quantiles(values: NDArray[np.float64]) -> tuple[float, float]:
+    low, high = np.quantile(values, [0.5 - CONFIDENCE / 2, 0.5 + CONFIDENCE / 2])
+    return float(low), float(high)

@@ -1,0 +1,66 @@
+"""Runs a study in its folder: what is missing is done on all cores, what is there is used as it is."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ptr_robot.data.cache import only_one_process, whole_file
+from ptr_robot.errors import ConfigError
+from ptr_robot.study.cell import Cell
+from ptr_robot.study.cell_plan import plan_cells
+from ptr_robot.study.cell_record import CellRecord
+from ptr_robot.study.definition import Study
+from ptr_robot.study.jobs import with_needed
+from ptr_robot.study.runner import Watcher, run_jobs
+from ptr_robot.study.stages import claim
+
+STUDY_FILE = "study.json"
+
+
+@dataclass(frozen=True)
+class StudyRecords:
+    """The cells of a study that have results, and those that have none."""
+
+    study: Study
+    done: tuple[CellRecord, ...]
+    failed: tuple[CellRecord, ...]
+    num_missing: int  # neither done nor failed
+
+    def of(self, setting: str, method: str) -> dict[int, CellRecord]:
+        """The finished cells of a method by seed."""
+        return {record.seed: record for record in self.done if (record.setting, record.method) == (setting, method)}
+
+
+def run_study(study: Study, root: Path, num_workers: int, watch: Watcher, *, keeps_checkpoints: bool = False) -> None:
+    """Do every cell that has no result of these settings, with the data it needs."""
+    claim(root)
+    with _occupied(root):
+        with whole_file(root / STUDY_FILE) as file:
+            file.write((json.dumps(dataclasses.asdict(study), indent=1) + "\n").encode())
+        cells = plan_cells(study, root, keeps_checkpoints=keeps_checkpoints)
+        run_jobs(with_needed(cells), num_workers, root, watch)
+
+
+def read_records(study: Study, root: Path) -> StudyRecords:
+    """What the study's folder holds of its cells; records of other settings do not count."""
+    cells: list[Cell] = plan_cells(study, root)
+    records = [record for cell in cells if (record := cell.read()) is not None]
+    return StudyRecords(
+        study=study,
+        done=tuple(record for record in records if record.is_done),
+        failed=tuple(record for record in records if not record.is_done),
+        num_missing=len(cells) - len(records),
+    )
+
+
+@contextlib.contextmanager
+def _occupied(root: Path) -> Iterator[None]:
+    with only_one_process(root / "study", wait=False) as is_mine:
+        if not is_mine:
+            raise ConfigError(f"{root} is in use by another study; wait for it or choose another --output_dir")
+        yield

@@ -15,17 +15,16 @@ from ptr_robot import __version__
 from ptr_robot.data.cache import fingerprint
 from ptr_robot.errors import PTRError
 from ptr_robot.study.cell_data import CellData, CellSource
-from ptr_robot.study.cell_record import FAILED, CellRecord, EpisodeOutcome, read_record, record_path, write_record
+from ptr_robot.study.cell_evaluation import evaluate_cell
+from ptr_robot.study.cell_record import FAILED, CellRecord, read_record, record_path, write_record
 from ptr_robot.study.cell_training import curves_of, non_default_settings, train_config
-from ptr_robot.study.definition import LAYOUTS_PER_SEED, EvaluationSettings, PolicySettings, TrainingSettings
+from ptr_robot.study.definition import EvaluationSettings, PolicySettings, TrainingSettings
 from ptr_robot.study.detection import auroc_by_fault, mean_weights
-from ptr_robot.study.evaluation import EnvironmentFlags, EpisodeFlags, EvaluationConfig, PolicyFlags, evaluate
 from ptr_robot.study.jobs import Job
 from ptr_robot.study.method_row import MethodRow
 
 RUNS_FOLDER = "runs"
 WEIGHTS_FOLDER = "weights"
-FIRST_LAYOUT = 1000  # layouts of seed s: from this + s * LAYOUTS_PER_SEED on
 VERSIONED = ("torch", "lerobot", "metaworld", "mujoco", "numpy")
 
 
@@ -41,11 +40,11 @@ class Cell(Job):
     setting: str
     row: MethodRow
     seed: int
-    tasks: tuple[str, ...]
     sources: tuple[CellSource, ...]
     policy: PolicySettings
     training: TrainingSettings
     evaluation: EvaluationSettings
+    camera_size: int
     keeps_checkpoints: bool = False
 
     @property
@@ -68,7 +67,8 @@ class Cell(Job):
         """What the result depends on beside the data."""
         return {
             "seed": self.seed,
-            "tasks": self.tasks,
+            "tasks": [source.tasks for source in self.sources],
+            "camera_size": self.camera_size,
             "method": non_default_settings(self.row, self.training),
             "filter": _plain(self.row.filter),
             "weighting": _plain(self.row.weighting),
@@ -118,7 +118,8 @@ class Cell(Job):
         if result.exit_code:
             raise InterruptedCellError(f"{self.key}: training was stopped at step {result.steps_done}")
         trained = time.monotonic()
-        episodes = self._evaluate()
+        tasks = [source.tasks for source in self.sources]
+        episodes = evaluate_cell(self.run_folder, tasks, self.evaluation, self.seed, self.camera_size)
         evaluated = time.monotonic()
         judged = data.judged(self.run_folder, self.row)
         record = self._record(
@@ -138,19 +139,6 @@ class Cell(Job):
             "record": time.monotonic() - evaluated,
         }
         write_record(self.root, dataclasses.replace(record, seconds=seconds))
-
-    def _evaluate(self) -> tuple[EpisodeOutcome, ...]:
-        """The policy on this seed's layouts, in this process alone: the other cores have cells of their own."""
-        wanted = self.evaluation
-        config = EvaluationConfig(
-            policy=PolicyFlags(str(self.run_folder)),
-            env=EnvironmentFlags(task=",".join(self.tasks), max_steps=wanted.max_steps),
-            eval=EpisodeFlags(n_episodes=wanted.episodes, n_action_steps=wanted.n_action_steps),
-            seed=FIRST_LAYOUT + self.seed * LAYOUTS_PER_SEED,
-            num_workers=1,
-            output_dir=str(self.run_folder / "evaluation"),
-        )
-        return tuple(EpisodeOutcome(e.task, e.seed, e.is_success, e.num_steps) for e in evaluate(config).episodes)
 
     def _record(self, **results: Any) -> CellRecord:
         return CellRecord(

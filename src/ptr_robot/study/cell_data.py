@@ -26,6 +26,7 @@ class CellSource:
     """One dataset of a cell, with the rules that its method asks."""
 
     dataset: DatasetJob
+    tasks: tuple[str, ...]
     rules: tuple[RuleJob, ...] = ()
     robot: str | None = None
 

@@ -37,11 +37,11 @@ def _cell(study: Study, root: Path, name: str, row: MethodRow, seed: int, keeps_
         setting=name,
         row=row,
         seed=seed,
-        tasks=study.tasks_of(setting),
         sources=tuple(_source(study, root, part, row, seed) for part in parts),
         policy=study.policy,
         training=dataclasses.replace(study.training, steps=steps),
         evaluation=study.evaluation,
+        camera_size=study.demonstrations.camera_size,
         keeps_checkpoints=keeps_checkpoints,
     )
 
@@ -49,4 +49,4 @@ def _cell(study: Study, root: Path, name: str, row: MethodRow, seed: int, keeps_
 def _source(study: Study, root: Path, setting: Setting, row: MethodRow, seed: int) -> CellSource:
     dataset = dataset_job(study, root, setting, seed)
     rules = tuple(RuleJob(root, dataset, rule, study.policy.chunk_length, seed, setting.robot) for rule in row.rules)
-    return CellSource(dataset, rules, setting.robot)
+    return CellSource(dataset, study.tasks_of(setting), rules, setting.robot)

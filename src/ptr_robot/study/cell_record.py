@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ptr_robot.data.cache import whole_file
 from ptr_robot.errors import DataError
+from ptr_robot.study.json_values import write_json
 
 RECORDS_FOLDER = "records"
 DONE, FAILED = "done", "failed"
@@ -91,8 +91,7 @@ def record_path(root: Path, setting: str, method: str, seed: int) -> Path:
 
 def write_record(root: Path, record: CellRecord) -> None:
     """Whole or not at all."""
-    with whole_file(record_path(root, record.setting, record.method, record.seed)) as file:
-        file.write((json.dumps(record.as_json(), indent=1) + "\n").encode())
+    write_json(record_path(root, record.setting, record.method, record.seed), record.as_json())
 
 
 def read_record(path: Path) -> CellRecord | None:

@@ -31,7 +31,7 @@ CURVES = (
     "effective_sample_size",
     "num_samples",
     "kl",
-    "belief_entropy",
+    "token_entropy",
     "temperature",
     "beta",
     "hard_ratio",
@@ -68,9 +68,13 @@ def non_default_settings(row: MethodRow, training: TrainingSettings) -> dict[str
 
     A cell is known by these: what a method is called, and settings that a later version adds, do not repeat it.
     """
-    config = row.ptr_config(steps=training.steps, log_freq=training.log_freq)
     usual = dict(_flat(dataclasses.asdict(PTRConfig())))
-    return {name: value for name, value in _flat(dataclasses.asdict(config)) if usual[name] != value}
+    return {name: value for name, value in all_settings(row, training).items() if usual[name] != value}
+
+
+def all_settings(row: MethodRow, training: TrainingSettings) -> dict[str, Any]:
+    """PTR's settings for the row, by their dotted names."""
+    return dict(_flat(dataclasses.asdict(row.ptr_config(steps=training.steps, log_freq=training.log_freq))))
 
 
 def curves_of(run: Path) -> dict[str, list[float | None]]:

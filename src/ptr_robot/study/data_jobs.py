@@ -190,5 +190,10 @@ class RuleJob(StageJob):
 
 
 def source_fields(dataset: Path, robot: str | None) -> dict[str, Any]:
-    """How a study reads a dataset: with everything that the simulator knows as the state."""
-    return {"repo_id": str(dataset), "robot": robot or str(ROBOT_FILE), "state_key": STATE_KEY}
+    """How a study reads a dataset: with everything that the simulator knows as the state.
+
+    ``robot`` is a map that lies beside this file, one of ptr-robot's own, or a file.
+    """
+    own = ROBOT_FILE.with_name(f"{robot}.yaml")
+    chosen = str(ROBOT_FILE) if robot is None else str(own) if own.is_file() else robot
+    return {"repo_id": str(dataset), "robot": chosen, "state_key": STATE_KEY}

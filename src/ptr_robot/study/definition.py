@@ -152,6 +152,11 @@ class Study:
     # The method that differences are taken to, and the one that a perfect choice of episodes would reach.
     baseline: str = "sft"
     upper_bound: str = "clean"
+    # Settings of PTR whose values are compared, dotted, by what tables call them; against the reference method.
+    sweeps: dict[str, str] = field(default_factory=dict)
+    sweep_reference: str = "paper"
+    # Draw what training recorded over its steps.
+    dynamics: bool = False
 
     def __post_init__(self) -> None:
         for name in ("tasks", "settings", "methods", "seeds"):
@@ -163,6 +168,10 @@ class Study:
         _once("methods", [row.name for row in self.methods])
         for name, setting in self.settings.items():
             self._check_setting(name, setting)
+        names = [row.name for row in self.methods]
+        if self.sweeps and self.sweep_reference not in names:
+            hint = did_you_mean(self.sweep_reference, names)
+            raise ConfigError(f"sweep_reference: {self.sweep_reference!r} is none of the methods; {hint}")
 
     def demonstrations_of(self, setting: Setting) -> Demonstrations:
         """The study's demonstrations with what the setting changes in them."""

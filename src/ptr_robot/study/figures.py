@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from ptr_robot.data.cache import whole_file
 from ptr_robot.data.frames import decode_episode
 from ptr_robot.data.ground_truth import EpisodeTruth
 from ptr_robot.data.index import open_index
-from ptr_robot.errors import require
+from ptr_robot.study.drawing import new_figure, pyplot, write_figure
 from ptr_robot.study.outcome import Comparison
 from ptr_robot.study.separation import JudgedEpisode
 from ptr_robot.train.records import read_records
@@ -26,7 +24,7 @@ _SMOOTHING = 0.8
 def draw_success(comparison: Comparison, path: Path) -> None:
     """Success of each method by task and over all, with Wilson intervals."""
     tasks = list(comparison.outcomes[0].result.success_by_task)
-    figure, axes = _figure(8, 3.6)
+    figure, axes = new_figure(8, 3.6)
     width = 0.8 / len(comparison.outcomes)
     for number, outcome in enumerate(comparison.outcomes):
         rates = [*(outcome.result.success_by_task[task] for task in tasks), outcome.success]
@@ -38,12 +36,12 @@ def draw_success(comparison: Comparison, path: Path) -> None:
     axes.set_xticks(range(len(tasks) + 1), [*tasks, "all"])
     axes.set(ylim=(0, 1.05), ylabel="success", title="Success with 95% Wilson intervals")
     axes.legend(frameon=False, fontsize=8)
-    _write(figure, path)
+    write_figure(figure, path)
 
 
 def draw_weights(episodes: Sequence[JudgedEpisode], title: str, auroc: float, path: Path) -> None:
     """Mean weights of good and of marked episodes as histograms over the same bins."""
-    figure, axes = _figure(5.2, 3)
+    figure, axes = new_figure(5.2, 3)
     weights = [episode.mean_weight for episode in episodes]
     bins = np.histogram_bin_edges(weights, bins=20) if weights else 20
     for is_faulty, colour, label in ((False, GOOD_COLOUR, "good"), (True, MARKED_COLOUR, "marked faulty")):
@@ -52,12 +50,12 @@ def draw_weights(episodes: Sequence[JudgedEpisode], title: str, auroc: float, pa
     shown = "not defined" if math.isnan(auroc) else f"{auroc:.2f}"
     axes.set(xlabel="mean weight of the episode", ylabel="episodes", title=f"{title}: AUROC within tasks {shown}")
     axes.legend(frameon=False, fontsize=8)
-    _write(figure, path)
+    write_figure(figure, path)
 
 
 def draw_scores(episodes: Sequence[JudgedEpisode], title: str, path: Path) -> None:
     """The mean score of every episode, task by task."""
-    figure, axes = _figure(8, 3)
+    figure, axes = new_figure(8, 3)
     ordered = sorted(episodes, key=lambda episode: (episode.task, episode.episode_index))
     for is_faulty, colour, label in ((False, GOOD_COLOUR, "good"), (True, MARKED_COLOUR, "marked faulty")):
         places = [place for place, episode in enumerate(ordered) if episode.is_faulty == is_faulty]
@@ -67,12 +65,12 @@ def draw_scores(episodes: Sequence[JudgedEpisode], title: str, path: Path) -> No
             axes.axvline(place - 0.5, color="#cccccc", linewidth=1)
     axes.set(xlabel="episode, task by task", ylabel="mean score", title=f"{title}: score by episode")
     axes.legend(frameon=False, fontsize=8)
-    _write(figure, path)
+    write_figure(figure, path)
 
 
 def draw_training(runs: dict[str, Path], titles: dict[str, str], path: Path) -> None:
     """The action loss of every run, smoothed."""
-    figure, axes = _figure(8, 3)
+    figure, axes = new_figure(8, 3)
     for number, (name, run) in enumerate(runs.items()):
         records = read_records(run)
         losses = _smooth([record["action_loss"] for record in records])
@@ -80,7 +78,7 @@ def draw_training(runs: dict[str, Path], titles: dict[str, str], path: Path) -> 
         axes.plot(steps, losses, label=titles[name], color=_BARS[number % len(_BARS)], linewidth=1.6)
     axes.set(xlabel="step", ylabel="action loss", yscale="log", title="Training: the (weighted) action loss, smoothed")
     axes.legend(frameon=False, fontsize=8)
-    _write(figure, path)
+    write_figure(figure, path)
 
 
 def draw_demonstrations(dataset: Path, truths: dict[int, EpisodeTruth], path: Path, num_frames: int = 6) -> None:
@@ -88,7 +86,7 @@ def draw_demonstrations(dataset: Path, truths: dict[int, EpisodeTruth], path: Pa
     index = open_index(dataset)
     chosen = choose_examples(truths)
     camera = index.feature(index.camera_keys[0])
-    plt = _pyplot()
+    plt = pyplot()
     size = (1.45 * num_frames + 0.2, 1.75 * len(chosen))
     figure, grid = plt.subplots(len(chosen), num_frames, figsize=size, squeeze=False, layout="constrained")
     figure.get_layout_engine().set(h_pad=0.2)  # inches: room for the line above each row
@@ -103,7 +101,7 @@ def draw_demonstrations(dataset: Path, truths: dict[int, EpisodeTruth], path: Pa
         text = f"{episode.tasks[0]}: {describe(truth)}"
         title = row[0].text(0, 1.05, text, fontsize=8, transform=row[0].transAxes, parse_math=False)
         title.set_in_layout(False)  # it runs over the whole row; the first picture is no wider for it
-    _write(figure, path)
+    write_figure(figure, path)
 
 
 def choose_examples(truths: dict[int, EpisodeTruth], num_faulty: int = 3) -> list[EpisodeTruth]:
@@ -129,20 +127,3 @@ def _smooth(values: Sequence[float]) -> list[float]:
     for value in values:
         smoothed.append(value if not smoothed else _SMOOTHING * smoothed[-1] + (1 - _SMOOTHING) * value)
     return smoothed
-
-
-def _pyplot() -> Any:
-    require("matplotlib", "report").use("Agg")
-    return require("matplotlib.pyplot", "report")
-
-
-def _figure(width: float, height: float) -> tuple[Any, Any]:
-    figure, axes = _pyplot().subplots(figsize=(width, height), layout="constrained")
-    axes.spines[["top", "right"]].set_visible(False)
-    return figure, axes
-
-
-def _write(figure: Any, path: Path) -> None:
-    with whole_file(path) as file:
-        figure.savefig(file, format="png", dpi=130)
-    _pyplot().close(figure)

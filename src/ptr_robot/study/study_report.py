@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,11 @@ from rich.markup import escape
 from ptr_robot.data.cache import whole_file
 from ptr_robot.errors import DataError
 from ptr_robot.study.findings import StudyFindings, find
+from ptr_robot.study.json_values import write_json
+from ptr_robot.study.pooling import PoolingFinding, find_pooling, pooling_table
+from ptr_robot.study.study_figures import draw_figures
 from ptr_robot.study.study_run import StudyRecords
+from ptr_robot.study.sweeps import Sweep, find_sweeps, sweep_table
 from ptr_robot.study.tables import NOTES, setting_tables, time_table
 from ptr_robot.study.text_table import TextTable
 
@@ -35,11 +37,13 @@ def write_report(records: StudyRecords, root: Path) -> StudyReport:
     """Write tables, numbers and figures of the cells that are done."""
     if not records.done and not records.failed:
         raise DataError(f"{root} has no record of this study's cells; run it without --report_only")
-    findings = find(records)
+    findings, sweeps, pooling = find(records), find_sweeps(records), find_pooling(records)
     tables = [t for setting in findings.settings for t in setting_tables(setting, records.study.baseline)]
-    report = StudyReport(findings, (*tables, *([time_table(findings)] if findings.settings else [])), root)
+    further = [sweep_table(sweeps), pooling_table(pooling), time_table(findings) if findings.settings else None]
+    report = StudyReport(findings, (*tables, *(table for table in further if table is not None)), root)
     _write_text(root / TABLES_FILE, _markdown(report))
-    _write_text(root / RESULTS_FILE, json.dumps(_plain(_results(findings)), indent=1) + "\n")
+    write_json(root / RESULTS_FILE, _results(findings, sweeps, pooling))
+    draw_figures(findings, sweeps, root / FIGURES_FOLDER)
     return report
 
 
@@ -73,7 +77,7 @@ def _complaints(records: StudyRecords) -> list[str]:
     return lines
 
 
-def _results(findings: StudyFindings) -> dict[str, Any]:
+def _results(findings: StudyFindings, sweeps: tuple[Sweep, ...], pooling: tuple[PoolingFinding, ...]) -> dict[str, Any]:
     records = findings.records
     return {
         "study": dataclasses.asdict(records.study),
@@ -81,16 +85,9 @@ def _results(findings: StudyFindings) -> dict[str, Any]:
         "num_missing": records.num_missing,
         "failed": [{"cell": f"{r.setting}/{r.method}/{r.seed}", "reason": r.reason} for r in records.failed],
         "settings": {finding.setting: dataclasses.asdict(finding) for finding in findings.settings},
+        "sweeps": [dataclasses.asdict(sweep) for sweep in sweeps],
+        "pooling": [dataclasses.asdict(finding) for finding in pooling],
     }
-
-
-def _plain(value: Any) -> Any:
-    """JSON has no NaN: a limit that is not known is null."""
-    if isinstance(value, dict):
-        return {name: _plain(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _write_text(path: Path, text: str) -> None:

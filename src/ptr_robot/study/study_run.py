@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ptr_robot.data.cache import only_one_process, whole_file
+from ptr_robot.data.cache import only_one_process
 from ptr_robot.errors import ConfigError
 from ptr_robot.study.cell import Cell
 from ptr_robot.study.cell_plan import plan_cells
 from ptr_robot.study.cell_record import CellRecord
 from ptr_robot.study.definition import Study
 from ptr_robot.study.jobs import with_needed
+from ptr_robot.study.json_values import write_json
 from ptr_robot.study.runner import Watcher, run_jobs
 from ptr_robot.study.stages import claim
 
@@ -40,8 +40,7 @@ def run_study(study: Study, root: Path, num_workers: int, watch: Watcher, *, kee
     """Do every cell that has no result of these settings, with the data it needs."""
     claim(root)
     with _occupied(root):
-        with whole_file(root / STUDY_FILE) as file:
-            file.write((json.dumps(dataclasses.asdict(study), indent=1) + "\n").encode())
+        write_json(root / STUDY_FILE, dataclasses.asdict(study))
         cells = plan_cells(study, root, keeps_checkpoints=keeps_checkpoints)
         run_jobs(with_needed(cells), num_workers, root, watch)
 

@@ -1,0 +1,51 @@
+"""Evaluates a cell's policy: each task on the seed's layouts, with the maps of the source that showed the task."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+
+from ptr_robot.policy.deployed import DeployedPolicy
+from ptr_robot.sim.rollouts import RolloutConfig, rollout
+from ptr_robot.study.cell_record import EpisodeOutcome
+from ptr_robot.study.definition import LAYOUTS_PER_SEED, EvaluationSettings
+from ptr_robot.study.rollout_policy import MetaWorldPolicy, camera_of, checkpoint_folder
+from ptr_robot.train.sources import read_sources
+from ptr_robot.train.trained import load_trained, pretrained_folder
+
+FIRST_LAYOUT = 1000  # layouts of seed s: from this + s * LAYOUTS_PER_SEED on
+ENVIRONMENTS_AT_ONCE = 25  # the policy is called once for all of them
+
+
+def evaluate_cell(
+    run: Path,
+    tasks_of_sources: Sequence[Sequence[str]],
+    settings: EvaluationSettings,
+    seed: int,
+    camera_size: int,
+) -> tuple[EpisodeOutcome, ...]:
+    """Roll the policy out in this process alone: the other cores have cells of their own."""
+    sources = read_sources(pretrained_folder(checkpoint_folder(run)))
+    first = FIRST_LAYOUT + seed * LAYOUTS_PER_SEED
+    outcomes: list[EpisodeOutcome] = []
+    for number, tasks in enumerate(tasks_of_sources):
+        config = RolloutConfig(
+            execute_steps=settings.n_action_steps,
+            max_steps=settings.max_steps,
+            batch_size=ENVIRONMENTS_AT_ONCE,
+            num_processes=1,
+            camera=camera_of(str(run), sources[number], camera_size),
+        )
+        result = rollout(
+            functools.partial(_load_policy, run, number, seed), tasks, range(first, first + settings.episodes), config
+        )
+        outcomes += [EpisodeOutcome(e.task, e.seed, e.is_success, e.num_steps) for e in result.episodes]
+    return tuple(outcomes)
+
+
+def _load_policy(run: Path, source_number: int, seed: int) -> MetaWorldPolicy:
+    """The policy with the maps of one of its sources."""
+    trained = load_trained(checkpoint_folder(run))
+    source = trained.sources[source_number]
+    return MetaWorldPolicy(DeployedPolicy(trained.policy, trained.belief, source), source, seed)

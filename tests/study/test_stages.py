@@ -72,7 +72,7 @@ def test_work_without_output_is_an_error(tmp_path: Path) -> None:
 
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "demonstrations").mkdir()
-    with pytest.raises(ConfigError, match="not from a demo"):
+    with pytest.raises(ConfigError, match="not from an earlier run"):
         claim(tmp_path)
     claim(tmp_path / "new")
     claim(tmp_path / "new")

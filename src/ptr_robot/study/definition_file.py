@@ -69,24 +69,24 @@ def _decode(path: Path, content: dict[str, Any]) -> Study:
     _check_names(Study, content, str(path))
     try:
         study: Study = draccus.decode(Study, content)
-    except draccus.utils.DecodingError as error:
-        raise ConfigError(_describe(path, error)) from error
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error
+    except (draccus.utils.DecodingError, draccus.ParsingError) as error:
+        raise ConfigError(f"{path}: {_own_words(error) or _describe(error)}") from error
     return study
 
 
-def _describe(path: Path, error: Any) -> str:
-    """What a config class said of its values, or what could not be read where."""
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, ConfigError):
-        cause = cause.__cause__ or cause.__context__
-    if cause is not None:
-        return f"{path}: {cause}"
+def _own_words(error: BaseException | None) -> str | None:
+    """What a config class said of its values, which draccus wraps in a message of its own."""
+    while error is not None and not isinstance(error, ConfigError):
+        error = error.__cause__ or error.__context__
+    return None if error is None else str(error)
+
+
+def _describe(error: Any) -> str:
+    """Which value could not be read, and why."""
     place = ".".join(error.key_path)
     lines = [line.strip() for line in error.message.splitlines() if line.strip()]
     reason = "it has another form" if "Underlying error" in error.message else lines[-1]
-    return f"{path}: {place + ': ' if place else ''}{reason}"
+    return f"{place}: {reason}" if place else reason
 
 
 def _check_names(kind: Any, content: Any, place: str) -> None:

@@ -45,12 +45,14 @@ def cluster_bootstrap(method: Outcomes, baseline: Outcomes, seed: int = 0) -> In
         return None
     differences = [method[number] - baseline[number] for number in seeds]
     generator = np.random.default_rng(seed)
-    # (resamples, seeds): the mean of each seed after its layouts were drawn anew, then seeds drawn anew.
-    resampled = np.stack([_resampled_means(values, generator) for values in differences], axis=1)
-    drawn = generator.integers(len(seeds), size=resampled.shape)
-    means = np.take_along_axis(resampled, drawn, axis=1).mean(axis=1)
+    drawn = generator.integers(len(seeds), size=(NUM_RESAMPLES, len(seeds)))
+    means = np.empty(drawn.shape)
+    for place, values in enumerate(differences):
+        is_here = drawn == place  # a seed that is drawn twice gets two draws of its layouts
+        layouts = generator.integers(len(values), size=(int(is_here.sum()), len(values)))
+        means[is_here] = values[layouts].mean(axis=1)
     estimate = float(np.mean([values.mean() for values in differences]))
-    return Interval(estimate, *_quantiles(means), CONFIDENCE)
+    return Interval(estimate, *_quantiles(means.mean(axis=1)), CONFIDENCE)
 
 
 def gap_share(method: Outcomes, baseline: Outcomes, upper_bound: Outcomes, seed: int = 0) -> Interval | None:
@@ -79,13 +81,6 @@ def gap_share(method: Outcomes, baseline: Outcomes, upper_bound: Outcomes, seed:
 def shared_seeds(first: Outcomes, second: Outcomes) -> list[int]:
     """The seeds that both have."""
     return sorted(first.keys() & second.keys())
-
-
-def _resampled_means(values: NDArray[np.float64], generator: np.random.Generator) -> NDArray[np.float64]:
-    """(resamples,) the mean of as many values drawn with replacement."""
-    drawn = generator.integers(len(values), size=(NUM_RESAMPLES, len(values)))
-    means: NDArray[np.float64] = values[drawn].mean(axis=1)
-    return means
 
 
 def _quantiles(values: NDArray[np.float64]) -> tuple[float, float]:

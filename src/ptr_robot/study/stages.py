@@ -83,7 +83,7 @@ class Stage:
 def claim(root: Path) -> None:
     """Make ``root`` a folder of stages; one that holds something else is left alone."""
     if root.is_dir() and any(root.iterdir()) and not (root / MARKERS).is_dir():
-        raise ConfigError(f"{root} holds files that are not from a demo; choose another --output_dir")
+        raise ConfigError(f"{root} holds files that are not from an earlier run; choose another --output_dir")
     try:
         (root / MARKERS).mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -1,0 +1,88 @@
+"""Intervals over seeds, recomputed by plain arithmetic and by enumeration."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from ptr_robot.study.seed_statistics import cluster_bootstrap, gap_share, mean_interval, paired_difference
+
+T_OF_TWO = 4.302652729911275  # Student's 97.5% quantile with 2 degrees of freedom, from tables
+T_OF_THREE = 3.182446305284263
+
+
+def made(rates: dict[int, list[int]]) -> dict[int, np.ndarray]:
+    return {seed: np.array(values, dtype=float) for seed, values in rates.items()}
+
+
+BASE = made({0: [1, 0, 0, 0], 1: [0, 0, 1, 0], 2: [1, 1, 0, 0]})
+BETTER = made({0: [1, 1, 0, 0], 1: [1, 0, 1, 1], 2: [1, 1, 1, 0], 7: [1, 1, 1, 1]})
+BEST = made({0: [1, 1, 1, 1], 1: [1, 1, 1, 1], 2: [1, 1, 1, 1]})
+
+
+def test_the_difference_is_paired_by_the_seeds_that_both_have() -> None:
+    interval = paired_difference(BETTER, BASE)
+    differences = [0.25, 0.5, 0.25]
+    mean = sum(differences) / 3
+    deviation = math.sqrt(sum((value - mean) ** 2 for value in differences) / 2)
+    assert interval.estimate == pytest.approx(mean)
+    assert interval.high - mean == pytest.approx(T_OF_TWO * deviation / math.sqrt(3))
+    assert mean - interval.low == pytest.approx(interval.high - mean)
+
+
+def test_the_mean_has_students_interval() -> None:
+    values = [0.2, 0.5, 0.4, 0.7]
+    mean = sum(values) / 4
+    deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / 3)
+    assert mean_interval(values).high == pytest.approx(mean + T_OF_THREE * deviation / 2)
+
+
+def test_one_seed_tells_nothing_about_seeds() -> None:
+    assert math.isnan(mean_interval([0.5]).low)
+    interval = paired_difference(made({0: [1, 1]}), made({0: [0, 1]}))
+    assert interval.estimate == 0.5
+    assert math.isnan(interval.low)
+    assert paired_difference(made({0: [1]}), made({1: [1]})) is None
+
+
+def test_the_share_of_the_gap_and_its_bootstrap_over_seeds() -> None:
+    share = gap_share(BETTER, BASE, BEST)
+    gains, gaps = np.array([0.25, 0.5, 0.25]), np.array([0.75, 0.75, 0.5])
+    assert share.estimate == pytest.approx(gains.sum() / gaps.sum())
+    # All 27 ways of drawing three seeds with replacement, each as likely as the others.
+    ratios = sorted(sum(gains[list(drawn)]) / sum(gaps[list(drawn)]) for drawn in itertools.product(range(3), repeat=3))
+    assert share.low == pytest.approx(ratios[0])  # 1 of 27 is more than the tail's 2.5%
+    assert share.high == pytest.approx(ratios[-1])
+    assert gap_share(BETTER, BASE, BEST) == share
+
+
+def test_there_is_no_share_of_a_gap_that_may_be_chance() -> None:
+    unsure = made({0: [1, 1, 1, 1], 1: [0, 0, 1, 0], 2: [1, 1, 0, 0]})
+    assert paired_difference(unsure, BASE).low < 0
+    assert gap_share(BETTER, BASE, unsure) is None
+    assert gap_share(BETTER, BASE, {}) is None
+    assert gap_share(made({0: [1, 1, 1, 1]}), made({0: [0, 0, 0, 0]}), made({0: [1, 1, 1, 1]})) is None
+
+
+def test_the_bootstrap_repeats_and_is_centred_and_wider_with_fewer_layouts() -> None:
+    first = cluster_bootstrap(BETTER, BASE)
+    assert first == cluster_bootstrap(BETTER, BASE)
+    assert first.low <= first.estimate <= first.high
+    assert first.estimate == pytest.approx(1 / 3)
+    more = cluster_bootstrap(*({s: np.tile(v, 50) for s, v in part.items()} for part in (BETTER, BASE)))
+    assert more.high - more.low < first.high - first.low
+
+
+def test_the_bootstrap_has_the_variance_that_theory_gives() -> None:
+    """Var of the mean = (variance between seeds + mean variance within / layouts) / seeds, for plug-in variances."""
+    generator = np.random.default_rng(0)
+    base = {seed: np.zeros(20) for seed in range(12)}
+    method = {seed: (generator.random(20) < 0.3 + 0.03 * seed).astype(float) for seed in range(12)}
+    interval = cluster_bootstrap(method, base)
+    means = np.array([values.mean() for values in method.values()])
+    within = np.mean([values.var() / len(values) for values in method.values()])
+    expected = math.sqrt((means.var() + within) / 12)
+    assert (interval.high - interval.low) / (2 * 1.96) == pytest.approx(expected, rel=0.06)

@@ -13,6 +13,7 @@ from ptr_robot.sim.collection import resolve_mixture
 from ptr_robot.sim.operators import OPERATORS
 from ptr_robot.sim.tasks import resolve_tasks
 from ptr_robot.study.method_row import MethodRow
+from ptr_robot.study.names import check_name
 
 CLEAN_OPERATORS = {"brisk": 1.0, "steady": 1.0, "careful": 1.0, "sweeping": 1.0}
 LAYOUTS_PER_SEED = 1000  # evaluation layouts that belong to one seed of a study
@@ -166,7 +167,9 @@ class Study:
             _at_least("a seed", seed, 0)
         _once("seeds", self.seeds)
         _once("methods", [row.name for row in self.methods])
+        check_name("study", self.name)
         for name, setting in self.settings.items():
+            check_name("setting", name)
             self._check_setting(name, setting)
         names = [row.name for row in self.methods]
         if self.sweeps and self.sweep_reference not in names:

@@ -114,12 +114,9 @@ def _serve(connection: Connection, log: Path) -> None:
     import torch
 
     torch.set_num_threads(1)
-    while True:
-        try:
-            job: Job = connection.recv()
-        except (EOFError, ConnectionError):
-            return
-        connection.send(_attempt(job))
+    with contextlib.suppress(EOFError, ConnectionError):
+        while True:
+            connection.send(_attempt(connection.recv()))
 
 
 def _attempt(job: Job) -> str | None:

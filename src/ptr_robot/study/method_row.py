@@ -9,6 +9,7 @@ from typing import Any
 
 from ptr_robot.errors import ConfigError, did_you_mean
 from ptr_robot.method.config import PTRConfig
+from ptr_robot.study.names import check_name
 from ptr_robot.study.rules import RULES
 from ptr_robot.train.config import METHODS as TRAINING_METHODS
 from ptr_robot.train.config import method_config
@@ -65,8 +66,7 @@ class MethodRow:
     weighting: EpisodeWeighting | None = None
 
     def __post_init__(self) -> None:
-        if not self.name or not all(character.isalnum() or character in "-_." for character in self.name):
-            raise ConfigError(f"the method name {self.name!r} must be made of letters, digits, '-', '_' and '.'")
+        check_name("method", self.name)
         if self.method not in TRAINING_METHODS:
             hint = did_you_mean(self.method, TRAINING_METHODS)
             raise ConfigError(f"{self.name}: there is no training method {self.method!r}; {hint}")

@@ -31,7 +31,7 @@ def dataset_job(study: Study, root: Path, setting: Setting, seed: int) -> Datase
 def _cell(study: Study, root: Path, name: str, row: MethodRow, seed: int, keeps_checkpoints: bool) -> Cell:
     setting = study.settings[name]
     parts = [study.settings[part] for part in setting.pool] or [setting]
-    steps = study.training.steps if setting.steps is None else setting.steps
+    steps = max(1, round(study.training.steps * setting.steps_factor))
     return Cell(
         root=root,
         setting=name,

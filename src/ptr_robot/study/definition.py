@@ -74,14 +74,16 @@ class Setting:
     pool: list[str] = field(default_factory=list)
     # Robot map of the dataset; unset: the study's.
     robot: str | None = None
-    # Optimiser steps; unset: the study's.
-    steps: int | None = None
+    # A factor on the study's training.steps.
+    steps_factor: float = 1.0
 
     def __post_init__(self) -> None:
         own = ("tasks", "operators", "fault_fraction", "corruption", "robot")
         clash = next((name for name in own if getattr(self, name) is not None), None)
         if self.pool and clash:
             raise ConfigError(f"a setting that pools {', '.join(self.pool)} has no {clash} of its own")
+        if not self.steps_factor > 0:
+            raise ConfigError(f"steps_factor is {self.steps_factor}; it must be above 0")
 
 
 @dataclass(frozen=True)

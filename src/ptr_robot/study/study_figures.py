@@ -58,7 +58,7 @@ def draw_forest(setting: SettingFinding, path: Path) -> Path:
         axes.plot([interval.estimate], [place], "o", color=colour)
     axes.axvline(0, color="#444444", linewidth=0.8)
     axes.set_yticks(range(len(shown)), [title for title, _ in shown])
-    axes.invert_yaxis()
+    axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.set(xlabel="success minus the baseline's, 95% interval over seeds", title=setting.title)
     return write_figure(figure, path)
 

@@ -1,0 +1,79 @@
+"""Cells by themselves: pooled sources in one policy, each task evaluated with the maps of its own source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ptr_robot.study.cell import Cell
+from ptr_robot.study.cell_data import CellData
+from ptr_robot.study.cell_plan import plan_cells
+from ptr_robot.study.definition_file import read_study
+from ptr_robot.study.jobs import with_needed
+from ptr_robot.train.sources import read_sources
+
+pytestmark = pytest.mark.slow
+
+STUDY = {
+    "name": "pool",
+    "question": "Can one policy have two bodies?",
+    "tasks": ["reach"],
+    "demonstrations": {"episodes": 3, "match_lengths": False, "operators": {"brisk": 2, "jittery": 1}},
+    "settings": {
+        "right": {},
+        "left": {"tasks": ["push"], "robot": "metaworld_objects_left"},
+        "both": {"pool": ["right", "left"], "steps_factor": 2},
+    },
+    "training": {"steps": 2, "batch_size": 4, "log_freq": 1},
+    "evaluation": {"episodes": 1, "max_steps": 16, "n_action_steps": 16},
+    "methods": ["sft", "clean", "filter-length"],
+}
+
+
+@pytest.fixture(scope="module")
+def cells(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Cell]:
+    folder = tmp_path_factory.mktemp("pool")
+    (folder / "pool.yaml").write_text(yaml.safe_dump(STUDY))
+    study = read_study(str(folder / "pool.yaml"))
+    planned = plan_cells(study, folder / "study", keeps_checkpoints=True)
+    return {f"{cell.setting}/{cell.row.name}": cell for cell in planned}
+
+
+@pytest.fixture(scope="module")
+def pooled(cells: dict[str, Cell]) -> Cell:
+    cell = cells["both/sft"]
+    for job in with_needed([cell, *cells["both/filter-length"].after]):
+        job.run()
+    return cell
+
+
+def test_a_pooled_policy_meets_each_task_with_its_own_source(pooled: Cell) -> None:
+    record = pooled.read()
+    assert record.is_done
+    assert record.tasks == ("reach-v3", "push-v3")
+    assert {episode.source for episode in record.judged} == {0, 1}
+    assert record.curves["step"] == [1, 2, 3, 4]
+    sources = read_sources(next((pooled.run_folder / "checkpoints").glob("0*")) / "pretrained_model")
+    first, second = (set(source.action_map.slots.mask.nonzero()[0]) for source in sources)
+    assert len(first) == len(second) == 4
+    assert not first & second
+
+
+def test_filters_are_applied_to_each_source_by_itself(cells: dict[str, Cell], pooled: Cell, tmp_path: Path) -> None:
+    cell = cells["both/clean"]
+    data = CellData.prepare(cell.sources, cell.row, tmp_path)
+    for source in data.sources:
+        assert source.kept == [number for number, truth in source.truths.items() if not truth.is_faulty]
+        assert 0 < len(source.kept) < len(source.truths)
+    cell = cells["both/filter-length"]
+    data = CellData.prepare(cell.sources, cell.row, tmp_path)
+    assert [len(source.kept) for source in data.sources] == [2, 2]
+    assert data.num_training_episodes == 4
+    assert len(data.dataset_fields()["sources"]) == 2
+
+
+def test_the_cell_is_known_by_its_settings(cells: dict[str, Cell]) -> None:
+    assert cells["left/sft"].identity != cells["right/sft"].identity
+    assert cells["both/sft"].training.steps == 2 * cells["left/sft"].training.steps

@@ -112,7 +112,7 @@ def changed(config: Config, changes: dict[str, Any], place: str) -> Config:
             if not isinstance(value, dict):
                 raise ConfigError(f"{place}.{name} is a group of settings; write {name}: {{setting: value}}")
             value = changed(current, value, f"{place}.{name}")
-        replaced[name] = value
+        replaced[name] = tuple(value) if isinstance(current, tuple) and isinstance(value, list) else value
     return dataclasses.replace(config, **replaced)  # type: ignore[type-var]
 
 

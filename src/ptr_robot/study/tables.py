@@ -109,4 +109,5 @@ def _counts(finding: SettingFinding) -> str:
     seeds = sorted({len(method.seeds) for method in finding.methods})
     episodes = sorted({method.num_episodes // len(method.seeds) for method in finding.methods})
     span = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-    return f"{span} seeds of {'/'.join(map(str, episodes))} evaluation episodes each."
+    word = "seed" if span == "1" else "seeds"
+    return f"{span} {word} of {'/'.join(map(str, episodes))} evaluation episodes each."

@@ -10,6 +10,7 @@ from rich.table import Table
 from ptr_robot.sim.statistics import Interval
 
 NOTHING = "–"
+_HEADING = 11  # a longer one takes a line for each of its words
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,10 @@ class TextTable:
     def terminal(self) -> Table:
         """As rich prints it, the first column giving way where the terminal is narrow."""
         table = Table(box=None, title=self.title or None, title_justify="left", title_style="bold", pad_edge=False)
-        for number, column in enumerate(self.columns):
-            table.add_column(column, no_wrap=number > 0, overflow="fold", justify="left" if number == 0 else "right")
+        table.add_column(self.columns[0], overflow="fold")
+        for column in self.columns[1:]:
+            heading = column if len(column) <= _HEADING else column.replace(" ", "\n")
+            table.add_column(heading, no_wrap=True, justify="right")
         for row in self.rows:
             table.add_row(*row)
         return table

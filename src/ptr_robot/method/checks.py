@@ -20,6 +20,8 @@ _PROBLEMS: tuple[tuple[type[PTRError], str], ...] = (
     (ShapeError, "step_mask is False at every step of a chunk; mark such chunks in is_padding"),
     (NonFiniteError, "offsets hold a negative, NaN or infinite value; give Δ' >= 0"),
     (NonFiniteError, "states hold NaN or infinity; check the recorded proprioception"),
+    (NonFiniteError, "action_targets hold NaN or infinity; check the recorded actions"),
+    (NonFiniteError, "prior_weights hold a negative, NaN or infinite value; give factors of zero or more"),
     (PTRError, "another rank could not use its input; its own error says why"),
 )
 
@@ -33,6 +35,7 @@ class Widths:
     action_state: int  # Dc
     target: int  # Dy
     state: int  # S
+    action_target: int = 0  # Dt
 
 
 def check_shapes(chunk: ChunkForward, samples: Samples, widths: Widths) -> None:
@@ -56,6 +59,13 @@ def check_shapes(chunk: ChunkForward, samples: Samples, widths: Widths) -> None:
     _check_states(samples.states, count, widths.state)
     _expect("offsets", samples.offsets, (count,))
     _expect("is_padding", samples.is_padding, (count,), torch.bool)
+    _expect("prior_weights", samples.prior_weights, (count,))
+    if widths.action_target:
+        if samples.action_targets is None:
+            raise ShapeError(
+                f"PTR was built with action_target_dim={widths.action_target}, but samples.action_targets is missing"
+            )
+        _expect("action_targets", samples.action_targets, (count, widths.action_target))
 
 
 def _check_states(states: Tensor | None, count: int, width: int) -> None:
@@ -117,6 +127,10 @@ def _value_flags(chunk: ChunkForward, samples: Samples) -> Tensor:  # (problems,
             if samples.offsets is None
             else (~((samples.offsets >= 0) & samples.offsets.isfinite()) & is_real).any(),
             is_broken(samples.states),
+            is_broken(samples.action_targets),
+            never
+            if samples.prior_weights is None
+            else ~((samples.prior_weights >= 0) & samples.prior_weights.isfinite()).all(),
             never,
         ]
     )

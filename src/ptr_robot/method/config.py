@@ -9,6 +9,8 @@ from typing import Any
 
 from ptr_robot.errors import ConfigError, did_you_mean
 
+CHANNELS = ("transition", "outcome", "action", "instruction")
+
 
 @dataclass(frozen=True)
 class BeliefConfig:
@@ -76,10 +78,17 @@ class ScorerConfig:
     logit_clamp: float = 20.0
     identification_weight: float = 0.05  # λ_id
     ranking_weight: float = 0.25  # λ_rank
+    # What is identified; the paper's is the transition alone. The score is the sum over channels.
+    channels: tuple[str, ...] = ("transition",)
     num_folds: int = 1  # 1: the paper; more: cross-fitted heads
     # True: no loss of the scorer reaches the policy or the tokenizer; None: so with folds, which would leak otherwise.
     detach_features: bool | None = None
     offset_discount: float = 1.0  # γ on the identification loss
+
+    @property
+    def needs_recorded_actions(self) -> bool:
+        """Whether a channel looks at, or identifies, the recorded chunk itself."""
+        return "action" in self.channels or "instruction" in self.channels
 
     @property
     def is_detached(self) -> bool:
@@ -92,6 +101,10 @@ class ScorerConfig:
         _require(_is_positive(self.logit_clamp), "scorer.logit_clamp", self.logit_clamp, "positive")
         for name in ("identification_weight", "ranking_weight"):
             _require(_is_amount(getattr(self, name)), f"scorer.{name}", getattr(self, name), "zero or more")
+        _require(bool(self.channels), "scorer.channels", self.channels, f"at least one of {', '.join(CHANNELS)}")
+        for channel in self.channels:
+            _require_choice("a channel of scorer.channels", channel, CHANNELS)
+        _require(len(set(self.channels)) == len(self.channels), "scorer.channels", self.channels, "without repetition")
         _require(self.num_folds >= 1, "scorer.num_folds", self.num_folds, "at least 1")
         _require(0 < self.offset_discount <= 1, "scorer.offset_discount", self.offset_discount, "in (0, 1]")
 
@@ -100,6 +113,8 @@ class ScorerConfig:
 class WeightConfig:
     """From score to weight (Section 4.4)."""
 
+    # exponential: the paper's, a chunk by its own score; populations: an episode by all of its chunks' scores.
+    map: str = "exponential"
     alpha: float = 1.0  # α: 0 is uniform post-training
     beta: float = 1.5  # β at the start
     w_min: float = 0.25
@@ -107,8 +122,12 @@ class WeightConfig:
     warmup_steps: int = 3000  # weights are exactly 1 before; the scorer learns from the first step
     fallback: str = "one"  # weight of a sample without a target: "one", the paper's; "mean" of the scored ones
     offset_discount: float = 1.0  # γ on w − 1; 1: off
+    keep_share: float = 0.25  # of each task, what the map "populations" keeps at least: q/p never exceeds its inverse
+    permute: bool = False  # a placebo: the weights of a batch go to its samples at random
 
     def __post_init__(self) -> None:
+        _require_choice("weights.map", self.map, ("exponential", "populations"))
+        _require(0 < self.keep_share <= 1, "weights.keep_share", self.keep_share, "in (0, 1]")
         _require(0 <= self.alpha <= 1, "weights.alpha", self.alpha, "in [0, 1]")
         _require(_is_positive(self.beta), "weights.beta", self.beta, "positive")
         _require(0 <= self.w_min <= 1, "weights.w_min", self.w_min, "in [0, 1]")
@@ -208,11 +227,23 @@ def _small_data() -> PTRConfig:
     )
 
 
+def _robust() -> PTRConfig:
+    return PTRConfig(
+        targets=TargetConfig(kind="change"),
+        scorer=ScorerConfig(
+            channels=("outcome", "action", "instruction"), num_folds=5, hidden_dim=256, temperature=0.1
+        ),
+        weights=WeightConfig(map="populations", warmup_steps=12_000),
+        controller=ControllerConfig(enabled=False),
+    )
+
+
 PRESETS: dict[str, Callable[[], PTRConfig]] = {
     "paper": PTRConfig,
     "sft": _plain,
     "sft-belief": _belief_alone,
     "small-data": _small_data,
+    "robust": _robust,
 }
 
 

@@ -18,19 +18,28 @@ from ptr_robot.method.types import Samples
 class TargetRows:
     """Targets of the global batch with what the pool must know of each; the same on every rank."""
 
-    targets: Tensor  # (G, Dy) of unit length, zero where not valid
+    targets: Tensor  # (G, Dy + Dx) of unit length, zero where not valid
     valid: Tensor  # (G,) bool
     sample_ids: Tensor  # (G,) int64
     task_ids: Tensor  # (G,) int64
     states: Tensor  # (G, S) float32
 
     @staticmethod
-    def gather(samples: Samples, layout: RankLayout, *, state_dim: int, eps: float) -> TargetRows:
+    def gather(
+        samples: Samples,
+        layout: RankLayout,
+        *,
+        state_dim: int,
+        eps: float,
+        extra: Tensor | None = None,  # (N, Dx) what channels beyond the consequence identify, of unit length
+    ) -> TargetRows:
         """Collect the rows of all ranks, L2-normalised: one gather of floats, one of integers."""
         valid = samples.has_target
         count = valid.shape[0]
         targets = torch.where(valid.unsqueeze(1), samples.targets.float(), 0.0)
         targets = F.normalize(targets, dim=1, eps=eps)
+        if extra is not None:
+            targets = torch.cat([targets, torch.where(valid.unsqueeze(1), extra, 0.0)], dim=1)
         states = samples.states if samples.states is not None else targets.new_zeros(count, state_dim)
         tasks = samples.task_ids if samples.task_ids is not None else torch.zeros_like(samples.sample_ids)
         floats = gather_rows(torch.cat([targets, states.float()], dim=1), layout)
@@ -52,6 +61,15 @@ class Candidates:
     targets: Tensor  # (C, Dy) the global batch, then the queue
     positive_column: Tensor  # (N,) int64: where each sample's own target is
     is_negative: Tensor  # (N, C) bool
+    is_same_task: Tensor | None = None  # (N, C) bool; None: nobody asks
+
+    def of_channel(self, columns: slice, *, other_tasks_only: bool) -> Candidates:
+        """The same candidates by what one channel identifies; samples of one task share their instruction."""
+        is_negative = self.is_negative
+        if other_tasks_only:
+            assert self.is_same_task is not None
+            is_negative = is_negative & ~self.is_same_task
+        return Candidates(self.targets[:, columns], self.positive_column, is_negative)
 
     @property
     def counts(self) -> Tensor:  # (N,) int64
@@ -117,7 +135,9 @@ class CandidatePool(nn.Module):
             column = torch.arange(layout.total_rows, device=in_batch.device)
             in_batch = in_batch & (column >= own.start) & (column < own.stop)
         queued = self.draw(rows.sample_ids[own], rows.task_ids[own], rows.states[own], hard_ratio=hard_ratio, step=step)
+        task_ids = torch.cat([rows.task_ids, self.queue.task_ids])
         return Candidates(
+            is_same_task=rows.task_ids[own].unsqueeze(1) == task_ids,
             targets=torch.cat([rows.targets, self.queue.targets.float()]),
             positive_column=torch.arange(own.start, own.stop, device=in_batch.device),
             is_negative=torch.cat([in_batch, queued], dim=1),

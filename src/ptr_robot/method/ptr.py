@@ -10,10 +10,12 @@ from torch import Tensor, nn
 
 from ptr_robot.errors import ConfigError, PTRError, ShapeError
 from ptr_robot.method.belief import BeliefOutput, BeliefTokenizer
+from ptr_robot.method.channels import INSTRUCTION_DIM, channel_inputs, extra_targets
 from ptr_robot.method.checks import Widths, agree_on_layout, check_shapes
 from ptr_robot.method.config import PTRConfig
 from ptr_robot.method.controller import ScaleController
 from ptr_robot.method.distributed import RankLayout, gather_rows, sum_over_ranks
+from ptr_robot.method.episodes import EpisodeEvidence
 from ptr_robot.method.evidence import Evidence, TransitionScorer
 from ptr_robot.method.folds import assign_folds
 from ptr_robot.method.losses import SampleTerms, total_objective
@@ -47,17 +49,26 @@ class PTR(nn.Module):
         target_dim: int,  # Dy
         action_state_dim: int | None = None,  # Dc; action_dim where not given
         state_dim: int = 0,  # S, of the states that hard negatives are chosen by
+        action_target_dim: int = 0,  # Dt, of recorded chunks; for the channels action and instruction
+        num_episodes: int = 0,  # for the weight map "populations", which keeps a record of each
         target_encoder: EMATargetEncoder | None = None,  # None: the caller brings target features of their own
         weight_map: WeightMap | None = None,  # None: the paper's
     ) -> None:
         super().__init__()
         self.config = config = config or PTRConfig()
-        self.widths = Widths(context_dim, action_dim, action_state_dim or action_dim, target_dim, state_dim)
+        self.widths = Widths(
+            context_dim, action_dim, action_state_dim or action_dim, target_dim, state_dim, action_target_dim
+        )
+        _check_channels(config, self.widths, num_episodes)
         self.weight_map: WeightMap = weight_map or ExponentialWeightMap.from_config(config.weights)
         self.target_encoder = target_encoder
         self.step = 0
         self._pending: list[_Pending] = []
         self.register_buffer("mean_weight", torch.ones(()))
+        self.episodes: EpisodeEvidence | None = None
+        if config.scorer.enabled and config.weights.map == "populations":
+            channels = len(config.scorer.channels)
+            self.episodes = EpisodeEvidence(config.weights, num_episodes=num_episodes, num_channels=channels)
         with torch.random.fork_rng(devices=[]):  # building PTR leaves the policy's random numbers as they were
             torch.default_generator.manual_seed(config.seed)
             self._build(self.widths)
@@ -71,12 +82,15 @@ class PTR(nn.Module):
         self.scorer: TransitionScorer | None = None
         if config.scorer.enabled:
             joins = self.belief is not None and config.belief.informs_scorer
-            self.pool = CandidatePool(config.pool, target_dim=widths.target, state_dim=widths.state)
+            extra_dim = widths.action_target + INSTRUCTION_DIM if config.scorer.needs_recorded_actions else 0
+            self.pool = CandidatePool(config.pool, target_dim=widths.target + extra_dim, state_dim=widths.state)
             self.scorer = TransitionScorer(
                 config.scorer,
                 context_dim=widths.context,
                 summary_dim=widths.action * (2 if joins else 1),
                 target_dim=widths.target,
+                state_dim=widths.state,
+                action_target_dim=widths.action_target,
             )
         self.controller = ScaleController(
             config.controller, temperature=config.scorer.temperature, beta=config.weights.beta
@@ -120,7 +134,8 @@ class PTR(nn.Module):
             )
         if self.training and torch.is_grad_enabled():
             mean_weight = objective.weight_sum / objective.sample_count
-            self._remember(_Pending(rows, _statistics(evidence, terms.is_real), mean_weight.detach()))
+            scored = self._scored_episodes(evidence, samples, layout)
+            self._remember(_Pending(rows, _statistics(evidence, terms.is_real), mean_weight.detach(), scored))
         return PTROutput(
             loss=objective.loss,
             weighted_action_sum=objective.weighted_action_sum,
@@ -148,13 +163,14 @@ class PTR(nn.Module):
         config = self.config.scorer
         if self.scorer is None or self.pool is None:
             count = chunk.action_losses.shape[0]
-            return Evidence.none(count, config.num_folds, chunk.action_losses.device), None
+            return Evidence.none(count, config, chunk.action_losses.device), None
         contexts, summaries = chunk.contexts, self._summarize(chunk, tokenized, samples.is_padding)  # e_t
         if config.is_detached:
             # Cuts the path into the policy and the tokenizer: the scorer's losses train its heads alone.
             contexts, summaries = contexts.detach(), summaries.detach()
         eps = self.config.targets.normalize_eps
-        rows = TargetRows.gather(samples, layout, state_dim=self.widths.state, eps=eps)  # line 5
+        extra = extra_targets(samples, eps) if config.needs_recorded_actions else None
+        rows = TargetRows.gather(samples, layout, state_dim=self.widths.state, eps=eps, extra=extra)  # line 5
         candidates = self.pool(rows, layout, hard_ratio=self.controller.hard_ratio, step=self.step)  # line 6
         own = slice(layout.first_row, layout.first_row + layout.counts[layout.rank])
         partners, has_other = other_samples(rows.sample_ids, rows.valid, self.config.pool.seed, self.step)
@@ -169,6 +185,7 @@ class PTR(nn.Module):
             has_other=has_other,
             folds=self._folds(samples),
             temperature=self.controller.temperature,
+            channel_inputs={name: channel_inputs(name, contexts, samples) for name in self.scorer.channels},
         )
         return evidence, rows
 
@@ -178,6 +195,9 @@ class PTR(nn.Module):
         config = self.config.weights
         weights = torch.ones_like(evidence.scores)
         if self.scorer is not None and self.step >= config.warmup_steps:
+            if self.episodes is not None:
+                assert samples.episode_ids is not None  # seen by _problem
+                return self._finish_weights(self.episodes.weights[samples.episode_ids], samples, layout)
             mapped = self._map_scores(evidence, layout)
             if samples.offsets is not None and config.offset_discount < 1:
                 mapped = discount_weights(mapped, samples.offsets, config.offset_discount)
@@ -187,9 +207,37 @@ class PTR(nn.Module):
                 total, count = sum_over_ranks(torch.stack([(weights * scored).sum(), scored.sum()])).unbind()
                 mean = torch.where(count > 0, total / count.clamp(min=1), 1.0)
                 weights = torch.where(evidence.is_scored, weights, mean)
+        return self._finish_weights(weights, samples, layout)
+
+    def _finish_weights(self, weights: Tensor, samples: Samples, layout: RankLayout) -> Tensor:  # (N,)
+        """The placebo's permutation, the user's own factors, and nothing for padding."""
+        if self.config.weights.permute and self.scorer is not None:
+            weights = self._permuted(weights, samples, layout)
+        if samples.prior_weights is not None:
+            weights = weights * samples.prior_weights
         if samples.is_padding is not None:
             weights = weights.masked_fill(samples.is_padding, 0.0)
         return weights
+
+    def _permuted(self, weights: Tensor, samples: Samples, layout: RankLayout) -> Tensor:  # (N,)
+        """The weights of all ranks' real samples, handed on along a random cycle: values stay, owners go."""
+        is_real = torch.ones_like(samples.has_target) if samples.is_padding is None else ~samples.is_padding
+        rows = gather_rows(torch.stack([samples.sample_ids, is_real.long()], dim=1), layout)
+        partners, _ = other_samples(rows[:, 0], rows[:, 1].bool(), self.config.seed, self.step)
+        own = slice(layout.first_row, layout.first_row + layout.counts[layout.rank])
+        return torch.where(is_real, gather_rows(weights, layout)[partners[own]], weights)
+
+    def _scored_episodes(
+        self, evidence: Evidence, samples: Samples, layout: RankLayout
+    ) -> tuple[Tensor, Tensor, Tensor] | None:
+        """Episodes, tasks and channel scores of all ranks' scored samples, for the episodes' record."""
+        if self.episodes is None:
+            return None
+        assert samples.episode_ids is not None
+        tasks = samples.task_ids if samples.task_ids is not None else torch.zeros_like(samples.sample_ids)
+        scored = gather_rows(evidence.is_scored, layout)
+        integers = gather_rows(torch.stack([samples.episode_ids, tasks], dim=1), layout)[scored]
+        return integers[:, 0], integers[:, 1], gather_rows(evidence.channel_scores, layout)[scored]
 
     def _map_scores(self, evidence: Evidence, layout: RankLayout) -> Tensor:  # (N,); one where not scored
         """The map sees the scored samples of all ranks, so that it may compare them."""
@@ -269,6 +317,8 @@ class PTR(nn.Module):
         self._pending.clear()
         if self.step % self.config.controller.interval_steps == 0:
             self.controller.adjust()
+            if self.episodes is not None:
+                self.episodes.reweigh()
 
     def _remember(self, pending: _Pending) -> None:
         if len(self._pending) >= MAX_PENDING:
@@ -282,6 +332,8 @@ class PTR(nn.Module):
         if self.scorer is None or self.pool is None or pending.rows is None:
             return
         self.pool.queue.push(pending.rows)
+        if self.episodes is not None and pending.scored_episodes is not None:
+            self.episodes.observe(*pending.scored_episodes)
         self.controller.observe(pending.statistics[:4], pending.statistics[4] > 0)
         self.scorer.samples_seen += pending.statistics[5:]
 
@@ -325,6 +377,10 @@ class PTR(nn.Module):
             return ConfigError(_NEEDS_STATES)
         if self.scorer is not None and num_folds > 1 and samples.episode_ids is None:
             return ConfigError(f"scorer.num_folds is {num_folds}: cross-fitted heads need samples.episode_ids")
+        if self.episodes is not None and samples.episode_ids is None:
+            return ConfigError("weights.map is populations: it needs samples.episode_ids")
+        if self.scorer is not None and self.config.scorer.needs_recorded_actions and samples.task_ids is None:
+            return ConfigError("the channels action and instruction need samples.task_ids")
         return None
 
     def get_extra_state(self) -> Tensor:
@@ -344,6 +400,16 @@ class _Pending:
     rows: TargetRows | None
     statistics: Tensor  # (5 + F,) the controller's four, the number scored, the samples that trained each head
     mean_weight: Tensor  # ()
+    scored_episodes: tuple[Tensor, Tensor, Tensor] | None = None  # (n,), (n,), (n, channels)
+
+
+def _check_channels(config: PTRConfig, widths: Widths, num_episodes: int) -> None:
+    if not config.scorer.enabled:
+        return
+    if config.scorer.needs_recorded_actions and not widths.action_target:
+        raise ConfigError("the channels action and instruction read recorded chunks; give PTR(action_target_dim=...)")
+    if config.weights.map == "populations" and not num_episodes:
+        raise ConfigError("weights.map is populations: it keeps a record of every episode; give PTR(num_episodes=...)")
 
 
 def _statistics(evidence: Evidence, is_real: Tensor) -> Tensor:  # (5 + F,)

@@ -48,6 +48,8 @@ class Samples:
     source_ids: Tensor | None = None  # (N,) int64: for the shares of sources in the diagnostics
     offsets: Tensor | None = None  # (N,) normalised Δ' >= 0: for the offset discount
     is_padding: Tensor | None = None  # (N,) bool: chunks past an episode's end, which count nowhere
+    action_targets: Tensor | None = None  # (N, Dt) the recorded chunk: for the channels action and instruction
+    prior_weights: Tensor | None = None  # (N,) >= 0: a factor on each weight that the user brings
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+
 from ptr_robot.data.batch import UNIFIED_DIM
+from ptr_robot.data.dataset import SegmentDataset
 from ptr_robot.data.loader import SegmentLoader, make_loader
 from ptr_robot.errors import ConfigError
 from ptr_robot.method.config import PTRConfig
@@ -21,7 +25,8 @@ from ptr_robot.policy.save import SavedPolicy, load_policy
 from ptr_robot.policy.vla import MixturePolicy, build_policy
 from ptr_robot.train.config import PolicyChoice, RunPlan
 from ptr_robot.train.module import TrainingModule
-from ptr_robot.train.samples import target_width
+from ptr_robot.train.prior_weights import read_prior_weights
+from ptr_robot.train.samples import SampleFacts, target_width
 from ptr_robot.train.sources import SourceRecord
 from ptr_robot.train.trained import pretrained_folder
 
@@ -65,11 +70,20 @@ def build_parts(
         for source in sources:
             check_robot(saved.robots, source.robot_record, str(choice.path))
     policy = first_policy(choice, policy_config, saved, config.seed)
-    module = TrainingModule(policy, build_ptr(plan.ptr, policy))
+    facts = sample_facts(loader.dataset, config.dataset.episode_weights)
+    module = TrainingModule(policy, build_ptr(plan.ptr, policy, loader.dataset, facts), facts)
     return RunParts(module=module.train(), policy=policy, loader=loader, sources=sources)
 
 
-def build_ptr(config: PTRConfig, policy: MixturePolicy) -> PTR:
+def sample_facts(dataset: SegmentDataset, episode_weights: str | None) -> SampleFacts:
+    """The slots that the run's robots act by, and the user's weights of episodes."""
+    masks = [source.action_map.slots.mask for source in dataset.sources]
+    slots = torch.from_numpy(np.flatnonzero(np.any(masks, axis=0)))
+    prior = read_prior_weights(Path(episode_weights).expanduser(), dataset) if episode_weights else None
+    return SampleFacts(slots, prior)
+
+
+def build_ptr(config: PTRConfig, policy: MixturePolicy, dataset: SegmentDataset, facts: SampleFacts) -> PTR:
     """PTR with the policy's widths; targets come from its vision tower, or from states where it has none."""
     encoder = None
     if config.scorer.enabled and policy.vision_tower is not None:
@@ -82,6 +96,8 @@ def build_ptr(config: PTRConfig, policy: MixturePolicy) -> PTR:
         target_dim=target_width(encoder),
         action_state_dim=sizes.action_state_dim,
         state_dim=UNIFIED_DIM,
+        action_target_dim=sizes.chunk_length * len(facts.action_slots) if config.scorer.needs_recorded_actions else 0,
+        num_episodes=sum(source.index.total_episodes for source in dataset.sources),
         target_encoder=encoder,
     )
 

@@ -58,6 +58,8 @@ class DatasetConfig(SourceConfig):
     resize: str = "pad"
     # Where decoded frames are kept; by default ~/.cache/ptr_robot.
     cache_dir: str | None = None
+    # A JSON file {"episode_index": weight}: a factor on the weight of every chunk of an episode.
+    episode_weights: str | None = None
     # Leave unusable episodes out and go on.
     skip_bad_episodes: bool = False
 
@@ -160,7 +162,7 @@ class TrainConfig:
 
     dataset: DatasetConfig = field(default_factory=DatasetConfig)
     policy: PolicyChoice = field(default_factory=PolicyChoice)
-    # ptr (or paper), small-data, sft-belief or sft.
+    # robust, ptr (or paper), small-data, sft-belief or sft.
     method: str = "ptr"
     # Changes to the method's settings; by default none.
     ptr: PTRConfig | None = None

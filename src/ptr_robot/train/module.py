@@ -8,38 +8,39 @@ from torch import Tensor, nn
 from ptr_robot.data.batch import SegmentBatch
 from ptr_robot.method.hashing import hash_integers
 from ptr_robot.method.ptr import PTR
-from ptr_robot.method.types import ChunkForward, PTROutput, Samples
-from ptr_robot.policy.interface import Policy
+from ptr_robot.method.types import PTROutput, Samples
+from ptr_robot.policy.interface import Policy, TrainingChunk
 from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import ActionChunk, Observation
-from ptr_robot.train.samples import make_samples, take_frames
+from ptr_robot.train.samples import SampleFacts, make_samples, take_frames
 
 
 class TrainingModule(nn.Module):
     """What DDP wraps: one forward call a micro-batch, whatever the policy does inside."""
 
-    def __init__(self, policy: Policy, ptr: PTR) -> None:
+    def __init__(self, policy: Policy, ptr: PTR, facts: SampleFacts | None = None) -> None:
         super().__init__()
         self.policy = policy
         self.ptr = ptr
+        self.facts = facts
 
     def forward(self, batch: SegmentBatch, key: int) -> tuple[PTROutput, Samples]:
         """The loss of ``B`` segments; noise depends on ``key`` and on the chunk, wherever it is in the batch.
 
-        The belief recursion has to go chunk by chunk; without it the chunks of a segment do not know of each other, and
-        all of them go through the policy at once.
+        The belief recursion goes chunk by chunk, in as far as the policy looks at the belief; without it the chunks of
+        a segment do not know of each other, and all of them go through the policy at once.
         """
-        samples = make_samples(self.ptr, batch)
+        samples = make_samples(self.ptr, batch, self.facts)
         keys = hash_integers(key, batch.sample_id)  # (B, T)
         if self.ptr.belief is None:
             chunk = self.policy.forward_chunk(*all_chunks(batch), noise=Noise(keys.flatten()))
             return self.ptr(chunk, samples), samples
 
-        def chunk_step(index: int, belief: Tensor | None) -> ChunkForward:
-            observation, chunk = Observation.at_chunk(batch, index), ActionChunk.at_chunk(batch, index)
-            return self.policy.forward_chunk(observation, chunk, belief, noise=Noise(keys[:, index]))
-
-        return self.ptr.segment(chunk_step, samples, num_chunks=batch.num_chunks), samples
+        chunks = [
+            TrainingChunk(Observation.at_chunk(batch, index), ActionChunk.at_chunk(batch, index), Noise(keys[:, index]))
+            for index in range(batch.num_chunks)
+        ]
+        return self.ptr.segment(self.policy.forward_segments(chunks), samples, num_chunks=len(chunks)), samples
 
     @torch.no_grad()
     def update(self) -> None:

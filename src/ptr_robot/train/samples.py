@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -10,19 +12,37 @@ from ptr_robot.method.ptr import PTR
 from ptr_robot.method.types import Samples
 
 
-def make_samples(ptr: PTR, batch: SegmentBatch) -> Samples:
+@dataclass(frozen=True)
+class SampleFacts:
+    """What a run knows about its samples beyond a batch."""
+
+    action_slots: Tensor  # (A,) int64: the slots that any robot of the run acts by
+    prior_weights: Tensor | None = None  # (episodes,) the user's own factors
+
+    def action_targets(self, batch: SegmentBatch) -> Tensor:  # (B T, L A)
+        """The recorded chunks, zero where padded."""
+        is_real = ~batch.action_is_pad.unsqueeze(-1)
+        slots = self.action_slots.to(batch.actions.device)
+        return (batch.actions[..., slots] * is_real).flatten(2).flatten(0, 1)
+
+
+def make_samples(ptr: PTR, batch: SegmentBatch, facts: SampleFacts | None = None) -> Samples:
     """The ``B x T`` chunks of a batch as one flat list in (B, T) order."""
     num_chunks = batch.num_chunks
+    episode_ids = batch.episode_id.repeat_interleave(num_chunks)
+    prior = facts.prior_weights if facts else None
     return Samples(
         targets=segment_targets(ptr, batch).flatten(0, 1),
         has_target=batch.has_target.flatten(),
         sample_ids=batch.sample_id.flatten(),
-        episode_ids=batch.episode_id.repeat_interleave(num_chunks),
+        episode_ids=episode_ids,
         task_ids=batch.task_id.repeat_interleave(num_chunks),
         states=batch.states.flatten(0, 1),
         source_ids=batch.source_id.repeat_interleave(num_chunks),
         offsets=relative_offsets(batch).flatten(),
         is_padding=batch.chunk_is_pad.flatten(),
+        action_targets=facts.action_targets(batch) if facts and ptr.widths.action_target else None,
+        prior_weights=None if prior is None else prior.to(episode_ids.device)[episode_ids],
     )
 
 

@@ -1,0 +1,49 @@
+"""How much each episode counts beforehand, from a file that the user brings."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ptr_robot.data.dataset import SegmentDataset
+from ptr_robot.errors import ConfigError, DataError
+
+
+def read_prior_weights(file: Path, dataset: SegmentDataset) -> Tensor:  # (episodes,)
+    """A factor for every episode of the one source, from a JSON object {"episode_index": weight}."""
+    if len(dataset.sources) != 1:
+        raise ConfigError(
+            f"dataset.episode_weights names the episodes of one dataset, and this run reads {len(dataset.sources)}; "
+            "give sources weights of their own instead (dataset.sources: [{repo_id, weight}])"
+        )
+    index = dataset.sources[0].index
+    weights = torch.ones(index.total_episodes)
+    entries = _read(file)
+    for episode in index.episodes:
+        number = episode.episode_index
+        if number not in entries:
+            raise DataError(f"{file}: episode {number} has no weight; every episode of the run needs one")
+        weights[number] = entries[number]
+    if not any(entries[episode.episode_index] > 0 for episode in index.episodes):
+        raise DataError(f"{file}: every episode of the run weighs nothing; give at least one a weight above 0")
+    return weights
+
+
+def _read(file: Path) -> dict[int, float]:
+    try:
+        entries = json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise DataError(f"{file}: not a readable JSON file ({error})") from error
+    if not isinstance(entries, dict):
+        raise DataError(f'{file}: must be an object such as {{"0": 1.0, "1": 0.25}}')
+    weights = {}
+    for name, value in entries.items():
+        is_weight = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if not name.isdecimal() or not is_weight or value < 0:
+            raise DataError(f"{file}: {name!r}: {value!r} is no weight of an episode; give index and a number >= 0")
+        weights[int(name)] = float(value)
+    return weights

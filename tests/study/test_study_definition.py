@@ -96,6 +96,10 @@ def test_a_setting_changes_only_what_it_names(tmp_path: Path) -> None:
         ({"settings": {"a": {"pool": ["b"]}}}, "settings.a.pool: no setting 'b'"),
         ({"settings": {"a": {"pool": ["a"], "tasks": ["push"]}}}, "pools a has no tasks of its own"),
         ({"settings": {}}, "settings is empty"),
+        (
+            {"settings": {"a": {}, "b": {"pool": ["a"]}}, "methods": ["weight-knn"]},
+            "settings.b pools several datasets and the method 'weight-knn' weighs",
+        ),
         ({"tasks": ["reech"]}, "there is no Meta-World task 'reech'"),
         ({"methods": ["stf"]}, "there is no method 'stf'; did you mean 'sft'"),
         ({"methods": ["sft", "sft"]}, "methods: 'sft' stands there twice"),
@@ -146,7 +150,18 @@ def test_unknown_names_among_flags(tmp_path: Path) -> None:
 
 
 def test_every_control_is_a_row() -> None:
-    wanted = {"sft", "sft-belief", "aux-only", "paper", "clean", "clean-ptr", "true-labels", "true-labels-zero"}
+    wanted = {
+        "sft",
+        "sft-belief",
+        "aux-only",
+        "placebo",
+        "paper",
+        "small-data",
+        "clean",
+        "clean-ptr",
+        "true-labels",
+        "true-labels-zero",
+    }
     wanted |= {f"{kind}-{rule}" for kind in ("filter", "weight") for rule in ("action-error", "knn", "length", "jerk")}
     assert wanted <= set(REGISTRY)
     assert all(name == row.name for name, row in REGISTRY.items())

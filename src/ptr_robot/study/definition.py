@@ -195,6 +195,12 @@ class Study:
         return resolve_tasks(self.tasks if setting.tasks is None else setting.tasks)
 
     def _check_setting(self, name: str, setting: Setting) -> None:
+        weighing = next((row.name for row in self.methods if row.weighting is not None), None)
+        if setting.pool and weighing:
+            raise ConfigError(
+                f"settings.{name} pools several datasets and the method {weighing!r} weighs the episodes of one; "
+                "take one of the two out"
+            )
         for part in setting.pool:
             if part not in self.settings:
                 raise ConfigError(f"settings.{name}.pool: no setting {part!r}; {did_you_mean(part, self.settings)}")

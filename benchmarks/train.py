@@ -114,7 +114,8 @@ def breakdown(optimiser: Optimiser, batch: SegmentBatch) -> None:
     }
     for name, part in places.items():
         _measured(part, name)
-    module.policy.forward_chunk = _named(module.policy.forward_chunk, "policy, forward")
+    begin = _named(module.policy.forward_segments, "policy, forward")
+    module.policy.forward_segments = lambda chunks: _named(begin(chunks), "policy, forward")
     with profile(activities=[ProfilerActivity.CPU]) as profiler:
         started = time.perf_counter()
         optimiser.step([batch], 100)

@@ -59,18 +59,18 @@ def test_the_pooled_context_has_no_gradient_to_the_recorded_actions(any_policy, 
 def test_language_is_causal_and_vision_bidirectional(flow_policy, belief):
     observation = dataclasses.replace(make_observation(), instructions=("abcd",) * 3)
     changed_text = dataclasses.replace(observation, instructions=("abXd",) * 3)
-    _, und, state, actions = run(flow_policy, observation, belief)
-    _, und_text, state_text, actions_text = run(flow_policy, changed_text, belief)
-    # und order: start (1), images (2 views of 4 tokens), instruction (4), belief (3)
-    assert differs(und, und_text) == [False] * 9 + [False, False, True, True] + [True] * 3
-    assert differs(state, state_text) == [False, False]
+    _, und, gen, actions = run(flow_policy, observation, belief)
+    _, und_text, gen_text, actions_text = run(flow_policy, changed_text, belief)
+    # und order: start (1), images (2 views of 4 tokens), instruction (4); gen order: state (2), belief (3)
+    assert differs(und, und_text) == [False] * 9 + [False, False, True, True]
+    assert differs(gen, gen_text) == [False, False] + [True] * 3
     assert all(differs(actions, actions_text))
 
     images = observation.images.clone()
     images[:, 1, :, 24:, 24:] = 255 - images[:, 1, :, 24:, 24:]  # the last patch of the last view
-    _, und_image, state_image, _ = run(flow_policy, dataclasses.replace(observation, images=images), belief)
-    assert differs(und, und_image) == [False] + [True] * 15
-    assert all(differs(state, state_image))
+    _, und_image, gen_image, _ = run(flow_policy, dataclasses.replace(observation, images=images), belief)
+    assert differs(und, und_image) == [False] + [True] * 12
+    assert all(differs(gen, gen_image))
 
 
 @torch.no_grad()
@@ -79,12 +79,14 @@ def test_state_and_belief_reach_what_comes_after_them_alone(flow_policy, belief)
     length = max(len(text) for text in observation.instructions)
     states = observation.states.clone()
     states[:, 0] += 1
-    _, und, _, actions = run(flow_policy, observation, belief)
-    _, und_state, _, actions_state = run(flow_policy, dataclasses.replace(observation, states=states), belief)
-    assert differs(und, und_state) == [False] * 9 + [True] * (length + 3)
+    _, und, gen, actions = run(flow_policy, observation, belief)
+    _, und_state, gen_state, actions_state = run(flow_policy, dataclasses.replace(observation, states=states), belief)
+    assert differs(und, und_state) == [False] * 9 + [True] * length
+    assert all(differs(gen, gen_state))
     assert all(differs(actions, actions_state))
-    _, und_belief, _, actions_belief = run(flow_policy, observation, belief + 1)
-    assert differs(und, und_belief) == [False] * (9 + length) + [True] * 3
+    _, und_belief, gen_belief, actions_belief = run(flow_policy, observation, belief + 1)
+    assert not any(differs(und, und_belief))
+    assert differs(gen, gen_belief) == [False, False] + [True] * 3
     assert all(differs(actions, actions_belief))
 
 
@@ -142,19 +144,23 @@ def test_a_missing_view_equals_no_view(flow_policy):
 
 
 def test_positions_skip_padding_and_follow_the_sequence():
-    def part(valid, *, is_causal):
+    def part(valid, *, is_causal, is_gen=False):
         valid = torch.tensor([valid])
-        return Part(torch.zeros(1, valid.shape[1], 1), valid, is_causal=is_causal)
+        return Part(torch.zeros(1, valid.shape[1], 1), valid, is_causal=is_causal, is_gen=is_gen)
 
     context = arrange(
-        [part([True], is_causal=True), part([True, True, False], is_causal=False)],
-        part([True], is_causal=False),
-        [part([True, False], is_causal=True), part([True], is_causal=False)],
+        [
+            part([True], is_causal=True),
+            part([True, True, False], is_causal=False),
+            part([True], is_causal=False, is_gen=True),
+            part([True, False], is_causal=True),
+            part([True], is_causal=False, is_gen=True),
+        ]
     )
-    # columns: prompt, three image tokens, two of text, belief, state
-    assert context.positions[0].tolist() == [0, 1, 2, 2, 4, 4, 5, 3]
+    # columns: prompt, three image tokens, two of text; state, belief
+    assert context.positions[0].tolist() == [0, 1, 2, 2, 4, 4, 3, 5]
     assert context.num_valid.item() == 6
     ranks = context.ranks.tolist()
     assert ranks[1] == ranks[2] == ranks[3]
-    assert ranks[0] < ranks[1] < ranks[7] < ranks[4] < ranks[5] < ranks[6]
+    assert ranks[0] < ranks[1] < ranks[6] < ranks[4] < ranks[5] < ranks[7]
     assert context.mask().any(dim=2).all()

@@ -52,11 +52,10 @@ def test_being_h05_has_the_papers_sizes():
     connector = 2 * 4096 + linear(4096, 2048) + linear(2048, 2048)
     state = linear(200, 1024) + linear(1024, 1024)
     head = linear(200, 1024) + linear(2048, 1024) + linear(1024, 1024) + linear(1024, 1024) + linear(1024, 200)
-    belief = linear(1024, 2048)
     assert count(policy.trunk.und) == und == 1_720_574_976  # Qwen3-1.7B
     assert count(policy.trunk.gen) == gen == 596_049_920 - 151936 * 1024  # Qwen3-0.6B, its embeddings left out
     assert count(policy.vision.tower) == tower
-    assert count(policy) == und + gen + tower + connector + state + head + belief
+    assert count(policy) == und + gen + tower + connector + state + head
     assert all(parameter.device.type == "meta" for parameter in policy.parameters())
     assert policy.sizes.context_dim == 3072
 
@@ -84,9 +83,9 @@ def test_being_h05_runs_on_the_meta_device():
     assert output.action_states.shape == (2, 16, 1024)
     layers = {name: 28 * (part + 3 * width * mlp) for name, part, width, mlp in _attention_sizes()}
     tokens = {
-        "und": 1 + 64 + 5 + 4,
-        "gen": 1 + 16,
-    }  # start, one view, text padded to the longest, belief; state, actions
+        "und": 1 + 64 + 5,
+        "gen": 1 + 4 + 16,
+    }  # start, one view, text padded to the longest; state, belief, actions
     trunk = sum(2 * 2 * tokens[name] * layers[name] for name in tokens)
     tower = 2 * 2 * 257 * 24 * 12 * 1024**2
     assert trunk + tower < counter.get_total_flops() < 1.05 * (trunk + tower)

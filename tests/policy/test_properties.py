@@ -15,23 +15,27 @@ from ptr_robot.policy.sequence import Part, action_mask, arrange, joint_mask
 masks = st.lists(st.booleans(), min_size=1, max_size=4)
 
 
-def part(valid: list[bool], *, is_causal: bool) -> Part:
-    return Part(torch.zeros(1, len(valid), 1), torch.tensor([valid]), is_causal=is_causal)
+def part(valid: list[bool], *, is_causal: bool, is_gen: bool = False) -> Part:
+    return Part(torch.zeros(1, len(valid), 1), torch.tensor([valid]), is_causal=is_causal, is_gen=is_gen)
 
 
 @settings(deadline=None, max_examples=50)
 @given(images=masks, text=masks, belief=st.lists(st.just(True), max_size=3), steps=masks, is_causal=st.booleans())
 def test_the_mask_follows_the_rule_token_by_token(images, text, belief, steps, is_causal):
     context = arrange(
-        [part([True], is_causal=True), part(images, is_causal=False)],
-        part([True, True], is_causal=False),
-        [part(text, is_causal=True), part(belief or [False], is_causal=False)],
+        [
+            part([True], is_causal=True),
+            part(images, is_causal=False),
+            part([True, True], is_causal=False, is_gen=True),
+            part(text, is_causal=True),
+            part(belief or [False], is_causal=False, is_gen=True),
+        ]
     )
     mask = joint_mask(context, action_mask(context.valid, torch.tensor([steps]), is_causal=is_causal))[0]
     names = ["prompt"] + ["image"] * len(images) + [f"text{i}" for i in range(len(text))]
-    names += ["belief"] * len(belief or [False]) + ["state"] * 2
+    names += ["state"] * 2 + ["belief"] * len(belief or [False])
     names += [f"action{i}" if is_causal else "action" for i in range(len(steps))]
-    real = [True, *images, *text, *(belief or [False]), True, True, *steps]
+    real = [True, *images, *text, True, True, *(belief or [False]), *steps]
     order = ["prompt", "image", "state", *[f"text{i}" for i in range(4)], "belief", "action"]
     order += [f"action{i}" for i in range(4)]
     for row, asks in enumerate(names):
@@ -44,9 +48,12 @@ def test_the_mask_follows_the_rule_token_by_token(images, text, belief, steps, i
 @given(images=masks, text=masks)
 def test_real_tokens_are_numbered_without_gaps(images, text):
     context = arrange(
-        [part([True], is_causal=True), part(images, is_causal=False)],
-        part([True], is_causal=False),
-        [part(text, is_causal=True)],
+        [
+            part([True], is_causal=True),
+            part(images, is_causal=False),
+            part([True], is_causal=False, is_gen=True),
+            part(text, is_causal=True),
+        ]
     )
     numbers = sorted(context.positions[context.valid].tolist())
     assert numbers == list(range(2 + sum(images) + sum(text)))

@@ -45,8 +45,8 @@ class StreamConfig:
 class TrunkConfig:
     """The mixture of transformers: Qwen3 layers, attention joint over both streams."""
 
-    context: StreamConfig  # text, vision, belief
-    action: StreamConfig  # state, actions
+    context: StreamConfig  # text, vision
+    action: StreamConfig  # state, belief, actions
     num_layers: int = 4
     num_heads: int = 4
     num_key_value_heads: int = 2

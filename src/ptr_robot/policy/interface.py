@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor, nn
@@ -31,6 +32,18 @@ class Prediction:
     action_tokens: Tensor  # (N, L, Da) E_t of the predicted chunk
     action_states: Tensor  # (N, L, Dc) C_t of the last pass that led to it
     contexts: Tensor  # (N, Dh) h_t
+
+
+@dataclass(frozen=True)
+class TrainingChunk:
+    """One chunk of each of B segments, with what its training pass draws."""
+
+    observation: Observation
+    recorded: ActionChunk
+    noise: Noise
+
+
+ChunkStep = Callable[[int, Tensor | None], ChunkForward]  # (index, z_t) -> the training pass over chunk ``index``
 
 
 class Policy(nn.Module, ABC):
@@ -65,6 +78,19 @@ class Policy(nn.Module, ABC):
         noise: Noise,
     ) -> ChunkForward:
         """The training pass over N chunks: unreduced losses, and the features that PTR reads."""
+
+    def forward_segments(self, chunks: Sequence[TrainingChunk]) -> ChunkStep:
+        """The training pass over the T chunks of B segments, to be asked for chunk by chunk as the belief moves on.
+
+        A policy that can compute what does not depend on the belief for all chunks at once does so here, and finishes
+        each chunk when its belief is known.
+        """
+
+        def step(index: int, belief: Tensor | None) -> ChunkForward:
+            chunk = chunks[index]
+            return self.forward_chunk(chunk.observation, chunk.recorded, belief, noise=chunk.noise)
+
+        return step
 
     @abstractmethod
     def predict(

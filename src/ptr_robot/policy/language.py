@@ -87,11 +87,14 @@ class TextEncoder:
         self, texts: Sequence[str], device: torch.device
     ) -> tuple[Tensor, Tensor]:  # (N, S) int64, (N, S) bool
         """The ids of each text, padded on the right to the longest, and which of them are real."""
-        rows = [torch.tensor(self._encode(text), dtype=torch.int64) for text in texts]
+        distinct = list(dict.fromkeys(texts))
+        rows = [torch.tensor(self._encode(text), dtype=torch.int64) for text in distinct]
         lengths = torch.tensor([len(row) for row in rows])
         ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
         mask = torch.arange(ids.shape[1]) < lengths.unsqueeze(1)
-        return ids.to(device), mask.to(device)
+        numbers = {text: number for number, text in enumerate(distinct)}
+        index = torch.tensor([numbers[text] for text in texts])
+        return ids[index].to(device), mask[index].to(device)
 
     def _encode(self, text: str) -> list[int]:
         if text not in self._known:

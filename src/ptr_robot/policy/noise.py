@@ -7,6 +7,7 @@ saved. Draws are counter-based: a hash of key, purpose and place.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -36,6 +37,11 @@ class Noise:
     def keyed(*parts: Tensor | int) -> Noise:
         """Keys from what identifies a draw, such as (seed, step, sample ids); at least one part is a tensor."""
         return Noise(hash_integers(*parts))
+
+    @staticmethod
+    def join(parts: Sequence[Noise]) -> Noise:
+        """One batch of them all, one after the other."""
+        return Noise(torch.cat([part.keys for part in parts]))
 
     def check(self, count: int) -> None:
         """Refuse another number of samples, which broadcasting might let through."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -46,6 +47,15 @@ class Observation:
         return self.states.shape[0]
 
     @staticmethod
+    def join(observations: Sequence[Observation]) -> Observation:
+        """One batch of them all, one after the other."""
+        tensors = {
+            name: torch.cat([getattr(observation, name) for observation in observations])
+            for name in ("images", "view_mask", "states", "state_mask", "action_mask")
+        }
+        return Observation(**tensors, instructions=tuple(text for o in observations for text in o.instructions))
+
+    @staticmethod
     def at_chunk(batch: SegmentBatch, index: int) -> Observation:
         """The present at chunk ``index`` of every segment."""
         rows = torch.arange(batch.batch_size, device=batch.frames.device)
@@ -65,6 +75,14 @@ class ActionChunk:
 
     actions: Tensor  # (N, L, 200) float32, normalised
     step_mask: Tensor  # (N, L) bool: True on real steps, False past the end of the episode
+
+    @staticmethod
+    def join(chunks: Sequence[ActionChunk]) -> ActionChunk:
+        """One batch of them all, one after the other."""
+        return ActionChunk(
+            actions=torch.cat([chunk.actions for chunk in chunks]),
+            step_mask=torch.cat([chunk.step_mask for chunk in chunks]),
+        )
 
     @staticmethod
     def at_chunk(batch: SegmentBatch, index: int) -> ActionChunk:

@@ -36,7 +36,7 @@ def _tiny() -> PolicyConfig:
 
 
 def _tiny_state() -> PolicyConfig:
-    """No images, and a narrow context stream: all it carries is text and belief."""
+    """No images, and a narrow context stream: all it carries is text."""
     return PolicyConfig(trunk=_tiny_trunk(StreamConfig(width=64, mlp_width=128)))
 
 

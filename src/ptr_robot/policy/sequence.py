@@ -22,6 +22,7 @@ class Part:
     tokens: Tensor  # (N, n, D)
     valid: Tensor  # (N, n) bool
     is_causal: bool  # True: a rank for each token; False: one rank for all
+    is_gen: bool = False  # True: tokens of the gen stream
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,8 @@ class Context:
     rotary positions follow the order of the sequence and skip padding, so padding changes nothing.
     """
 
-    und: Tensor  # (N, U, Du) prompt, images, instruction, belief
-    gen: Tensor  # (N, G, Dg) state
+    und: Tensor  # (N, U, Du) prompt, images, instruction
+    gen: Tensor  # (N, G, Dg) state, belief
     valid: Tensor  # (N, C) bool, C = U + G
     positions: Tensor  # (N, C) int64
     ranks: Tensor  # (C,) int64
@@ -50,21 +51,26 @@ class Context:
         return (ordered & self.valid.unsqueeze(1)) | itself
 
 
-def arrange(before: Sequence[Part], state: Part, after: Sequence[Part]) -> Context:
-    """Lay out a context: ``before`` and ``after`` go to the und stream, ``state`` between them to the gen stream."""
-    ordered = [*before, state, *after]
-    valid = torch.cat([part.valid for part in ordered], dim=1)
-    first = sum(part.tokens.shape[1] for part in before)
-    last = first + state.tokens.shape[1]
-    columns = torch.arange(valid.shape[1], device=valid.device)
-    columns = torch.cat([columns[:first], columns[last:], columns[first:last]])
+def arrange(parts: Sequence[Part]) -> Context:
+    """Lay out a context from its parts in the order of the sequence."""
+    valid = torch.cat([part.valid for part in parts], dim=1)
+    is_gen = torch.cat([torch.full((part.tokens.shape[1],), part.is_gen) for part in parts])
+    columns = is_gen.to(torch.int8).argsort(stable=True).to(valid.device)  # und first, each stream in order
     return Context(
-        und=torch.cat([part.tokens for part in (*before, *after)], dim=1),
-        gen=state.tokens,
+        und=torch.cat([part.tokens for part in parts if not part.is_gen], dim=1),
+        gen=torch.cat([part.tokens for part in parts if part.is_gen], dim=1),
         valid=valid[:, columns],
         positions=_positions(valid)[:, columns],
-        ranks=_ranks(ordered).to(valid.device)[columns],
+        ranks=_ranks(parts).to(valid.device)[columns],
     )
+
+
+def belief_mask(context_valid: Tensor, num_tokens: int, num_actions: int) -> Tensor:  # (N, M, C + M + L) bool
+    """Belief tokens attend to the context before them and to each other, never to actions."""
+    count, device = context_valid.shape[0], context_valid.device
+    among = torch.ones((count, num_tokens), dtype=torch.bool, device=device)
+    actions = torch.zeros((count, num_actions), dtype=torch.bool, device=device)
+    return torch.cat([context_valid, among, actions], dim=1).unsqueeze(1).expand(-1, num_tokens, -1)
 
 
 def action_mask(context_valid: Tensor, step_mask: Tensor, *, is_causal: bool) -> Tensor:  # (N, L, C + L) bool

@@ -15,7 +15,7 @@ from ptr_robot.errors import require
 from ptr_robot.policy.config import StreamConfig, TrunkConfig
 
 QWEN3 = "transformers.models.qwen3.modeling_qwen3"
-KeysValues = tuple[Tensor, Tensor]  # (N, Hkv, n, head_dim) each
+KeysValues = tuple[Tensor, Tensor]  # (N, n, Hkv, head_dim) each
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class TrunkOutput:
 class MixtureOfTransformers(nn.Module):
     """Each stream has its own projections, norms and MLPs (they are Qwen3 models); attention is joint.
 
-    ``und`` carries text, vision and belief, ``gen`` carries state and actions. A stream may have no tokens in a
+    ``und`` carries text and vision, ``gen`` carries state, belief and actions. A stream may have no tokens in a
     pass: at inference the context's keys and values are kept, and the passes over actions run ``gen`` alone.
     """
 
@@ -99,12 +99,14 @@ def joint_layer(
 ) -> tuple[tuple[Tensor, Tensor], KeysValues]:
     """One layer of both streams; returns the streams and the keys and values over past and present."""
     heads = [_project(*pair) for pair in zip(layers, streams, strict=True) if pair[1].shape[1]]
-    queries, keys, values = (torch.cat(kind, dim=2) for kind in zip(*heads, strict=True))
-    queries, keys = require(QWEN3, "lerobot").apply_rotary_pos_emb(queries, keys, *rotation)
+    queries, keys, values = (_join(kind) for kind in zip(*heads, strict=True))
+    queries, keys = require(QWEN3, "lerobot").apply_rotary_pos_emb(queries, keys, *rotation, unsqueeze_dim=2)
     queries, keys = queries.to(values.dtype), keys.to(values.dtype)  # norms and rotations run in float32
     if past is not None:
-        keys, values = torch.cat([past[0], keys], dim=2), torch.cat([past[1], values], dim=2)
-    attended = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask, enable_gqa=True)
+        keys, values = torch.cat([past[0], keys], dim=1), torch.cat([past[1], values], dim=1)
+    attended = F.scaled_dot_product_attention(  # over (N, heads, n, head_dim)
+        queries.transpose(1, 2), keys.transpose(1, 2), values.transpose(1, 2), attn_mask=mask, enable_gqa=True
+    )
     attended = attended.transpose(1, 2).flatten(2)  # (N, n, H head_dim)
     boundary = streams[0].shape[1]
     und = _finish(layers[0], streams[0], attended[:, :boundary])
@@ -112,7 +114,7 @@ def joint_layer(
     return (und, gen), (keys, values)
 
 
-def _project(layer: Any, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # (N, heads, n, head_dim) each
+def _project(layer: Any, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # (N, n, heads, head_dim) each
     """Queries, keys and values of one stream, with Qwen3's norms."""
     attention = layer.self_attn
     normed = layer.input_layernorm(hidden)
@@ -120,7 +122,12 @@ def _project(layer: Any, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # (N
     queries = attention.q_norm(attention.q_proj(normed).view(shape))
     keys = attention.k_norm(attention.k_proj(normed).view(shape))
     values = attention.v_proj(normed).view(shape)
-    return queries.transpose(1, 2), keys.transpose(1, 2), values.transpose(1, 2)
+    return queries, keys, values
+
+
+def _join(streams: tuple[Tensor, ...]) -> Tensor:  # (N, n, heads, head_dim) each
+    """The tokens of all streams in one sequence."""
+    return streams[0] if len(streams) == 1 else torch.cat(streams, dim=1)
 
 
 def _finish(layer: Any, hidden: Tensor, attended: Tensor) -> Tensor:  # (N, n, D)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -12,17 +14,18 @@ from ptr_robot.policy.config import PolicyConfig
 from ptr_robot.policy.decoder import CachedDecoder
 from ptr_robot.policy.heads import create_head
 from ptr_robot.policy.heads.base import per_sample_mean
-from ptr_robot.policy.interface import Policy, PolicySizes, Prediction
+from ptr_robot.policy.interface import ChunkStep, Policy, PolicySizes, Prediction, TrainingChunk
 from ptr_robot.policy.language import TextEncoder
 from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import ActionChunk, Observation
+from ptr_robot.policy.segment_pass import SegmentPass, pool_und
 from ptr_robot.policy.sequence import Context, Part, action_mask, arrange, joint_mask
 from ptr_robot.policy.trunk import MixtureOfTransformers, TrunkOutput
 from ptr_robot.policy.vision import VisionEncoder
 
 
 class MixturePolicy(Policy):
-    """Text, vision and belief in one stream, state and actions in the other, one attention over both."""
+    """Text and vision in one stream, state, belief and actions in the other, one attention over both."""
 
     def __init__(self, config: PolicyConfig) -> None:
         super().__init__()
@@ -35,7 +38,6 @@ class MixturePolicy(Policy):
             nn.SiLU(),
             nn.Linear(action_width, config.num_state_tokens * action_width),
         )
-        self.belief_projection = nn.Linear(action_width, context_width) if config.num_belief_tokens else None
         self.vision = VisionEncoder(config.vision, context_width) if config.vision else None
         self.head = create_head(config)
 
@@ -70,8 +72,7 @@ class MixturePolicy(Policy):
         noise: Noise,
     ) -> ChunkForward:
         """One joint pass over context and noised actions."""
-        self._check_chunk(observation, chunk)
-        noise.check(observation.batch_size)
+        self.check_chunk(observation, chunk, noise)
         context = self.context(observation, belief, noise if self.training else None)
         prepared = self.head.prepare(chunk.actions, observation.action_mask, noise)
         output, states = self.joint_pass(context, prepared.tokens, chunk.step_mask)
@@ -83,6 +84,10 @@ class MixturePolicy(Policy):
             action_states=states,
             step_mask=chunk.step_mask,
         )
+
+    def forward_segments(self, chunks: Sequence[TrainingChunk]) -> ChunkStep:
+        """All of the trunk up to the belief at once; belief and actions chunk by chunk."""
+        return SegmentPass(self, chunks)
 
     @torch.no_grad()
     def predict(self, observation: Observation, belief: Tensor | None = None, *, noise: Noise) -> Prediction:
@@ -105,14 +110,17 @@ class MixturePolicy(Policy):
         device, count = observation.states.device, observation.batch_size
         prompt, prompt_mask = self.text.prompt(count, device)
         instruction, instruction_mask = self.text.instructions(observation.instructions, device)
-        before = [Part(self.trunk.embed_text(prompt), prompt_mask, is_causal=True)]
+        parts = [Part(self.trunk.embed_text(prompt), prompt_mask, is_causal=True)]
         if self.vision is not None:
             tokens, valid = self.vision(observation.images, observation.view_mask, augmentation)
-            before.append(Part(tokens, valid, is_causal=False))
-        after = [Part(self.trunk.embed_text(instruction), instruction_mask, is_causal=True)]
+            parts.append(Part(tokens, valid, is_causal=False))
+        state = self._state_part(observation)
+        parts.append(state)
+        parts.append(Part(self.trunk.embed_text(instruction), instruction_mask, is_causal=True))
         if belief is not None:
-            after.append(self._belief_part(belief, count))
-        return arrange(before, self._state_part(observation), after)
+            self.check_belief(belief, count)
+            parts.append(Part(belief.to(state.tokens.dtype), _all_true(belief), is_causal=False, is_gen=True))
+        return arrange(parts)
 
     def joint_pass(
         self, context: Context, tokens: Tensor, step_mask: Tensor
@@ -127,19 +135,20 @@ class MixturePolicy(Policy):
     def _state_part(self, observation: Observation) -> Part:
         states = observation.states * observation.state_mask
         tokens = self.state_embedder(states).unflatten(1, (self.config.num_state_tokens, -1))
-        return Part(tokens, torch.ones(tokens.shape[:2], dtype=torch.bool, device=tokens.device), is_causal=False)
+        return Part(tokens, _all_true(tokens), is_causal=False, is_gen=True)
 
-    def _belief_part(self, belief: Tensor, count: int) -> Part:
+    def check_belief(self, belief: Tensor, count: int) -> None:
+        """Refuse a belief of another shape."""
         expected = (count, self.config.num_belief_tokens, self.sizes.action_dim)
-        if self.belief_projection is None or belief.shape != expected:
+        if belief.shape != expected:
             raise ShapeError(
                 f"the belief has shape {tuple(belief.shape)}; this policy takes {expected}: set num_belief_tokens to "
                 "the tokenizer's number of tokens"
             )
-        valid = torch.ones(belief.shape[:2], dtype=torch.bool, device=belief.device)
-        return Part(self.belief_projection(belief), valid, is_causal=False)
 
-    def _check_chunk(self, observation: Observation, chunk: ActionChunk) -> None:
+    def check_chunk(self, observation: Observation, chunk: ActionChunk, noise: Noise) -> None:
+        """Refuse actions and keys of another shape."""
+        noise.check(observation.batch_size)
         expected = (observation.batch_size, self.config.chunk_length, UNIFIED_DIM)
         if chunk.actions.shape != expected:
             raise ShapeError(
@@ -150,10 +159,12 @@ class MixturePolicy(Policy):
 
 def pool_context(context: Context, output: TrunkOutput) -> Tensor:  # (N, Du + Dg)
     """h_t: the mean over the real context tokens of each stream, side by side; no action position is among them."""
-    valid = context.valid[:, : context.und.shape[1]].unsqueeze(2)
-    und = output.und.masked_fill(~valid, 0).sum(dim=1) / valid.sum(dim=1)
     gen = output.gen[:, : context.gen.shape[1]].mean(dim=1)
-    return torch.cat([und, gen], dim=1)
+    return torch.cat([pool_und(context, output), gen], dim=1)
+
+
+def _all_true(tokens: Tensor) -> Tensor:  # (N, n, D) -> (N, n)
+    return torch.ones(tokens.shape[:2], dtype=torch.bool, device=tokens.device)
 
 
 def build_policy(config: PolicyConfig, *, seed: int) -> MixturePolicy:

@@ -80,7 +80,7 @@ class Optimiser:
 
     def _clip(self) -> Tensor:  # ()
         limit = self.plan.config.optimizer.grad_clip_norm or float("inf")
-        norm: Tensor = nn.utils.clip_grad_norm_(self.parameters.values(), limit)
+        norm: Tensor = nn.utils.clip_grad_norm_(self.parameters.values(), limit, foreach=True)
         if not torch.isfinite(norm):
             raise NonFiniteError("the gradient holds NaN or infinity; lower optimizer.lr or look at the data")
         return norm
@@ -90,7 +90,12 @@ def make_adam(plan: RunPlan, parameters: list[nn.Parameter]) -> torch.optim.Adam
     """The paper's optimiser over everything that learns."""
     config = plan.config.optimizer
     return torch.optim.AdamW(
-        parameters, lr=plan.learning_rate, betas=config.betas, eps=config.eps, weight_decay=config.weight_decay
+        parameters,
+        lr=plan.learning_rate,
+        betas=config.betas,
+        eps=config.eps,
+        weight_decay=config.weight_decay,
+        fused=True,  # one pass over the memory for all parameters
     )
 
 

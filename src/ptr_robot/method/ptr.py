@@ -15,6 +15,7 @@ from ptr_robot.method.checks import Widths, agree_on_layout, check_shapes
 from ptr_robot.method.config import PTRConfig
 from ptr_robot.method.controller import ScaleController
 from ptr_robot.method.distributed import RankLayout, gather_rows, sum_over_ranks
+from ptr_robot.method.eager import runs_eagerly
 from ptr_robot.method.episodes import EpisodeEvidence
 from ptr_robot.method.evidence import Evidence, TransitionScorer
 from ptr_robot.method.folds import assign_folds
@@ -116,7 +117,7 @@ class PTR(nn.Module):
         output: PTROutput = self(ChunkForward.stack(chunks), samples)  # lines 5 to 9, and the loss of line 12
         return output
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]  # the step count and the controller's numbers are Python's
+    @runs_eagerly  # the step count and the controller's numbers are Python's
     def forward(self, chunk: ChunkForward, samples: Samples) -> PTROutput:
         """Scores, weights and the total loss of ``N`` chunks; under several processes all of them must call it."""
         problem = self._problem(chunk, samples)

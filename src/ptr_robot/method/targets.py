@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from ptr_robot.errors import ConfigError, ShapeError, did_you_mean
+from ptr_robot.method.eager import runs_eagerly
 
 
 class EMATargetEncoder(nn.Module):
@@ -69,7 +70,7 @@ class EMATargetEncoder(nn.Module):
         """Stay in evaluation mode: a target must not depend on dropout or on its batch."""
         return super().train(False)
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]  # a hook that ends the pass by an exception cannot be traced
+    @runs_eagerly  # a hook that ends the pass by an exception cannot be traced
     def _run(self, images: Tensor) -> Tensor:
         handle = self.tower.get_submodule(self.block_name).register_forward_hook(_end_here)
         try:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from ptr_robot.method.ptr import ChunkStep
 from ptr_robot.method.types import ChunkForward
 from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import ActionChunk, Observation
@@ -41,9 +42,6 @@ class TrainingChunk:
     observation: Observation
     recorded: ActionChunk
     noise: Noise
-
-
-ChunkStep = Callable[[int, Tensor | None], ChunkForward]  # (index, z_t) -> the training pass over chunk ``index``
 
 
 class Policy(nn.Module, ABC):

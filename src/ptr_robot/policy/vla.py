@@ -9,12 +9,13 @@ from torch import Tensor, nn
 
 from ptr_robot.data.batch import UNIFIED_DIM
 from ptr_robot.errors import ShapeError
+from ptr_robot.method.ptr import ChunkStep
 from ptr_robot.method.types import ChunkForward
 from ptr_robot.policy.config import PolicyConfig
 from ptr_robot.policy.decoder import CachedDecoder
 from ptr_robot.policy.heads import create_head
 from ptr_robot.policy.heads.base import per_sample_mean
-from ptr_robot.policy.interface import ChunkStep, Policy, PolicySizes, Prediction, TrainingChunk
+from ptr_robot.policy.interface import Policy, PolicySizes, Prediction, TrainingChunk
 from ptr_robot.policy.language import TextEncoder
 from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import ActionChunk, Observation

@@ -123,6 +123,7 @@ def test_a_failed_cell_is_reported_and_tried_again(root: Path, tmp_path: Path) -
         print_report(report, console)
         assert "mixed/sft/0 failed: the lights went out" in console.export_text()
         assert remaining(root) == [cell.key]
+        assert run(["study", "smoke", f"--output_dir={root}", "--report_only", *FLAGS]) == 1
     finally:
         write_record(root, record)
     assert remaining(root) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from types import TracebackType
 
@@ -22,6 +23,7 @@ class StudyProgress:
     def __init__(self, console: Console, num_workers: int) -> None:
         self._console = console
         self._num_workers = num_workers
+        self._started = time.monotonic()
         self._seconds: dict[type[Job], list[float]] = defaultdict(list)
         self._bar = Progress(
             TextColumn("{task.description}"),
@@ -50,7 +52,12 @@ class StudyProgress:
                 self._seconds[type(result.job)].append(result.seconds)
             line = f"[{state.num_done}/{state.num_jobs}] {describe(result)}{self._left(state)}"
             self._console.print(escape(line), soft_wrap=True, highlight=False)
-        self._bar.update(self._task, completed=state.num_done, total=state.num_jobs, text=self._left(state).strip("; "))
+        text = f"{self._rate(state)}{self._left(state)}"
+        self._bar.update(self._task, completed=state.num_done, total=state.num_jobs, text=text)
+
+    def _rate(self, state: RunState) -> str:
+        hours = max(time.monotonic() - self._started, 1e-9) / 3600
+        return f"{state.num_done / hours:.0f} an hour"
 
     def _left(self, state: RunState) -> str:
         """From the mean time of each kind of job; nothing until every kind that is left was seen."""

@@ -1,0 +1,26 @@
+"""What a watcher reads: one line a job, and the time left from how long jobs of each kind took."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+
+from ptr_robot.study.job_workers import JobResult
+from ptr_robot.study.runner import RunState
+from ptr_robot.study.study_progress import StudyProgress
+from tests.study.test_runner import Note
+
+
+def test_time_left_is_the_mean_of_each_kind_over_the_workers(tmp_path: Path) -> None:
+    jobs = [Note(tmp_path, str(number)) for number in range(6)]
+    console = Console(record=True, width=120, file=(tmp_path / "shown").open("w"))
+    with StudyProgress(console, num_workers=2) as progress:
+        progress(RunState(0, 6, (jobs[0],), tuple(jobs[1:])), None)
+        progress(RunState(1, 6, (), tuple(jobs[1:])), JobResult(jobs[0], 60.0))
+        progress(RunState(2, 6, (jobs[2],), tuple(jobs[3:])), JobResult(jobs[1], 120.0))
+        progress(RunState(3, 6, (), ()), JobResult(jobs[2], 0.0, "[bold]bad[/bold]"))
+    lines = console.export_text().splitlines()
+    assert lines[0] == "[1/6] note 0 in 60 s; 2:30 left"  # five more of 60 s for two workers
+    assert lines[1] == "[2/6] note 1 in 120 s; 2:37 left"  # 3.5 of 90 s
+    assert lines[2] == "[3/6] note 2 failed: [bold]bad[/bold]"

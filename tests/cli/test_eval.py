@@ -87,11 +87,12 @@ def test_the_table_names_tasks_and_intervals(saved_run: Path, tmp_path: Path, ca
     ],
 )
 def test_bad_flags_are_one_line_before_anything_runs(
-    saved_run: Path, tmp_path: Path, changes: list[str], words: str
+    saved_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture, changes: list[str], words: str
 ) -> None:
     names = [change.partition("=")[0] for change in changes]
     given = [flag for flag in flags(saved_run, tmp_path / "out") if flag.partition("=")[0] not in names]
     with pytest.raises(ConfigError, match=words) as error:
         run([*given, *changes])
     assert "\n" not in str(error.value)
+    assert capsys.readouterr().err == ""  # no bar for what never begins
     assert not (tmp_path / "out").exists()

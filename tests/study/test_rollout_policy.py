@@ -72,6 +72,33 @@ def test_the_camera_comes_from_the_policy(trained) -> None:
 
 
 @pytest.mark.parametrize(
+    ("sizes", "pixels"), [(((224, 224),), 224), (((224, 224), None), 224), ((None,), 96), ((), 96)]
+)
+def test_the_camera_has_the_pixels_of_the_data(trained, sizes, pixels) -> None:
+    source = dataclasses.replace(trained.sources[0], camera_sizes=sizes)
+    assert camera_of("run", source) == CameraConfig("corner2", pixels)
+    assert camera_of("run", source, 48) == CameraConfig("corner2", 48)
+
+
+def test_images_that_are_not_square_need_a_stated_size(trained) -> None:
+    source = dataclasses.replace(trained.sources[0], camera_sizes=((480, 640),))
+    with pytest.raises(ConfigError, match=r"480 x 640 pixels; .*--env.image_size"):
+        camera_of("run", source)
+
+
+@pytest.mark.parametrize(
+    ("key", "is_fed"), [("observation.state", True), (None, True), ("observation.environment_state", False)]
+)
+def test_a_state_of_the_right_length_and_another_name_is_refused(trained, key, is_fed) -> None:
+    source = dataclasses.replace(trained.sources[0], state_key=key)  # four numbers
+    if is_fed:
+        assert metaworld_source("run", [source]) is source
+        return
+    with pytest.raises(ConfigError, match=r"metaworld \(observation.environment_state 4, action 4\)"):
+        metaworld_source("run", [source])
+
+
+@pytest.mark.parametrize(
     ("cameras", "words"),
     [
         (("observation.images.wrist",), "wrist.*name one with --env.camera"),

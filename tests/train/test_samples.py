@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from datetime import datetime
 
 import pytest
@@ -15,6 +16,7 @@ from ptr_robot.train.build import build_parts
 from ptr_robot.train.config import DatasetConfig, PolicyChoice, resolve
 from ptr_robot.train.module import all_chunks
 from ptr_robot.train.samples import make_samples
+from ptr_robot.train.sources import SourceRecord
 
 
 @pytest.fixture(params=["future", "change"])
@@ -27,6 +29,17 @@ def image_parts(request, settings, image_data):
         ptr=dataclasses.replace(config.ptr, targets=TargetConfig(kind=request.param)),
     )
     return build_parts(resolve(config, datetime.now()))
+
+
+def test_sources_remember_their_state_and_their_cameras(image_parts):
+    (source,) = image_parts.sources
+    assert source.state_key == "observation.state"
+    assert source.camera_sizes == ((32, 32),)
+    record = json.loads(json.dumps(source.to_dict()))
+    assert SourceRecord.from_dict(record).to_dict() == source.to_dict()
+    older = {name: value for name, value in record.items() if name not in ("state_key", "camera_sizes")}
+    assert SourceRecord.from_dict(older).camera_sizes == ()
+    assert SourceRecord.from_dict(older).state_key is None
 
 
 def unit(vector):

@@ -10,13 +10,14 @@ from rich.table import Table
 from ptr_robot.cli.flags import parse_flags
 from ptr_robot.sim.results import EpisodeResult, RolloutResult
 from ptr_robot.sim.statistics import Interval
-from ptr_robot.study.evaluation import RESULTS_FILE, EvaluationConfig, evaluate
+from ptr_robot.study.evaluation import RESULTS_FILE, EvaluationConfig, checked_source, evaluate
 from ptr_robot.study.progress import counting
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the verb."""
     config = parse_flags(EvaluationConfig, arguments)
+    checked_source(config)  # before anything is shown
     num_episodes = len(config.tasks) * config.eval.n_episodes
     num_successes = 0
     with counting("evaluating", num_episodes, Console(stderr=True)) as advance:

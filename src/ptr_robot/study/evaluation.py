@@ -13,7 +13,6 @@ from typing import Any
 
 from ptr_robot.data.cache import whole_file
 from ptr_robot.errors import ConfigError
-from ptr_robot.sim.rendering import CameraConfig
 from ptr_robot.sim.results import EpisodeResult, RolloutResult
 from ptr_robot.sim.rollouts import RolloutConfig, rollout
 from ptr_robot.sim.tasks import resolve_tasks
@@ -41,8 +40,8 @@ class EnvironmentFlags:
     task: str = "reach-v3"
     # One of Meta-World's cameras; by default the one that the policy's camera key names.
     camera: str | None = None
-    # Pixels a side of what the camera gives, as in ptr collect; the policy resizes it as in training.
-    image_size: int = CameraConfig.image_size
+    # Pixels a side of what the camera gives, before the policy resizes it; by default those of the policy's data.
+    image_size: int | None = None
     # When an episode counts as failed.
     max_steps: int = 400
 
@@ -102,7 +101,7 @@ class EvaluationConfig:
 
 def evaluate(config: EvaluationConfig, on_episode: Callable[[EpisodeResult], None] | None = None) -> RolloutResult:
     """Roll the policy out, write ``eval_info.json`` and the videos, and return what was found."""
-    source = _checked_source(config)
+    source = checked_source(config)
     output = config.output
     started = time.monotonic()
     result = rollout(
@@ -147,7 +146,7 @@ def write_evaluation(path: Path, config: EvaluationConfig, result: RolloutResult
         file.write((json.dumps(record, indent=1) + "\n").encode())
 
 
-def _checked_source(config: EvaluationConfig) -> SourceRecord:
+def checked_source(config: EvaluationConfig) -> SourceRecord:
     """Complaints about the policy, the tasks and the camera come before any process is started."""
     if not config.policy.path:
         raise ConfigError("which policy? name its run or checkpoint folder: ptr eval --policy.path=FOLDER")

@@ -17,14 +17,16 @@ from ptr_robot.sim.rendering import CameraConfig
 from ptr_robot.train.sources import SourceRecord
 from ptr_robot.train.trained import load_trained
 
+# The states that Meta-World gives, under the names that ``ptr collect`` and LeRobot record them by.
+STATE_SIZES = {"observation.state": STATE_DIM, "observation.environment_state": ENVIRONMENT_STATE_DIM}
 LAST_CHECKPOINT = Path("checkpoints") / "last"
 
 
 class MetaWorldPolicy:
     """What ``rollout`` asks of a policy, answered by a deployed one.
 
-    The camera and the state are those of training: the policy's own record says which view it looks through, and by
-    the length of its state whether it feels the hand alone or everything that Meta-World observes.
+    The camera and the state are those of training: the policy's own record says which view it looks through, and
+    whether it feels the hand alone or everything that Meta-World observes.
     """
 
     def __init__(self, deployed: DeployedPolicy, source: SourceRecord, seed: int) -> None:
@@ -66,11 +68,11 @@ def checkpoint_folder(path: Path) -> Path:
 def metaworld_source(path: str, sources: Sequence[SourceRecord]) -> SourceRecord:
     """The first source that Meta-World can feed; a policy of another robot is refused in one line."""
     for source in sources:
-        is_fed = source.state_map.slots.size in (STATE_DIM, ENVIRONMENT_STATE_DIM)
-        if is_fed and source.action_map.slots.size == ACTION_DIM:
+        if _is_fed(source) and source.action_map.slots.size == ACTION_DIM:
             return source
     known = ", ".join(
-        f"{source.robot} (state {source.state_map.slots.size}, action {source.action_map.slots.size})"
+        f"{source.robot} ({source.state_key or 'state'} {source.state_map.slots.size}, "
+        f"action {source.action_map.slots.size})"
         for source in sources
     )
     raise ConfigError(
@@ -79,8 +81,15 @@ def metaworld_source(path: str, sources: Sequence[SourceRecord]) -> SourceRecord
     )
 
 
-def camera_of(path: str, source: SourceRecord, image_size: int, name: str | None = None) -> CameraConfig:
-    """The camera that the policy looks through, found by its key unless the user names one."""
+def _is_fed(source: SourceRecord) -> bool:
+    """Whether its state is one of Meta-World's; a record of an earlier version tells by its length alone."""
+    size = source.state_map.slots.size
+    return size in STATE_SIZES.values() if source.state_key is None else STATE_SIZES.get(source.state_key) == size
+
+
+def camera_of(path: str, source: SourceRecord, image_size: int | None = None, name: str | None = None) -> CameraConfig:
+    """The camera that the policy looks through, found by its key, with the pixels of its data, unless the user says."""
+    image_size = recorded_size(path, source) if image_size is None else image_size
     keys = [key for key in source.cameras if key is not None]
     if len(keys) > 1:
         raise ConfigError(f"{path} looks through {', '.join(keys)}; Meta-World's rollouts have one camera")
@@ -90,3 +99,17 @@ def camera_of(path: str, source: SourceRecord, image_size: int, name: str | None
         return CameraConfig(keys[0].rpartition(".")[2], image_size)
     except ConfigError as error:
         raise ConfigError(f"{path} looks through {keys[0]!r}: {error}; name one with --env.camera") from error
+
+
+def recorded_size(path: str, source: SourceRecord) -> int:
+    """Pixels a side of the images that the policy was trained on; the simulator's own where that is not known."""
+    sizes = {size for size in source.camera_sizes if size is not None}
+    if not sizes:
+        return CameraConfig.image_size
+    height, width = sizes.pop()
+    if sizes or height != width:
+        raise ConfigError(
+            f"{path} was trained on images of {height} x {width} pixels; Meta-World's are square: choose a size with "
+            "--env.image_size"
+        )
+    return height

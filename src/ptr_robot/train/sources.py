@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ptr_robot.data.normalisers import Normaliser
+from ptr_robot.data.records import Feature
 from ptr_robot.data.slots import SlotEntry, SlotMap
 from ptr_robot.data.source import Source, UnifiedMap
 from ptr_robot.errors import DataError
@@ -31,6 +32,8 @@ class SourceRecord:
     image_size: int  # 0: no images
     resize: str
     tasks: tuple[str, ...]
+    state_key: str | None = None  # the feature that the state is; None in records of earlier versions
+    camera_sizes: tuple[tuple[int, int] | None, ...] = ()  # (height, width) of each view as recorded, where known
 
     @staticmethod
     def of(source: Source, *, image_size: int, resize: str) -> SourceRecord:
@@ -45,6 +48,8 @@ class SourceRecord:
             image_size=image_size,
             resize=resize,
             tasks=tuple(text for _, text in sorted(source.index.tasks.items())),
+            state_key=source.config.state_key,
+            camera_sizes=tuple(None if key is None else _size(source.index.feature(key)) for key in source.cameras),
         )
 
     @property
@@ -66,6 +71,8 @@ class SourceRecord:
             "image_size": self.image_size,
             "resize": self.resize,
             "tasks": list(self.tasks),
+            "state_key": self.state_key,
+            "camera_sizes": [None if size is None else list(size) for size in self.camera_sizes],
         }
 
     @staticmethod
@@ -81,6 +88,8 @@ class SourceRecord:
             image_size=int(record["image_size"]),
             resize=record["resize"],
             tasks=tuple(record["tasks"]),
+            state_key=record.get("state_key"),
+            camera_sizes=tuple(size and (size[0], size[1]) for size in record.get("camera_sizes", ())),
         )
 
 
@@ -99,6 +108,12 @@ def read_sources(folder: Path) -> tuple[SourceRecord, ...]:
         return tuple(SourceRecord.from_dict(record) for record in json.loads(file.read_text()))
     except (ValueError, TypeError, KeyError) as error:
         raise DataError(f"{file} cannot be read ({error}); copy the checkpoint again") from error
+
+
+def _size(camera: Feature) -> tuple[int, int]:
+    """Height and width; LeRobot stores the channels last, or first in older datasets."""
+    height, width = camera.shape[1:] if camera.shape[0] in (1, 3) else camera.shape[:2]
+    return height, width
 
 
 def _slots(slots: SlotMap) -> tuple[int, ...]:

@@ -5,31 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ptr_robot.errors import require
 from ptr_robot.policy.config import DiffusionConfig
-from ptr_robot.policy.heads.base import ActionDecoder, ActionHead, PreparedChunk, SampledChunk, slot_noise
-from ptr_robot.policy.heads.embedder import ActionEmbedder, ActionOutput
+from ptr_robot.policy.heads.base import PreparedChunk, slot_noise
+from ptr_robot.policy.heads.denoising import DenoisingHead, Network
 from ptr_robot.policy.noise import Noise, Purpose, places
 
 
-class DiffusionHead(ActionHead):
+class DiffusionHead(DenoisingHead):
     """Noised actions in, the schedule's prediction target out."""
 
     def __init__(self, config: DiffusionConfig, width: int) -> None:
-        super().__init__()
+        super().__init__(width, config.initial_noise)
         self.config = config
-        self.embedder = ActionEmbedder(width)
-        self.output = ActionOutput(width)
         self._scheduler = _create_scheduler("ddpm", config)
-
-    def embed(self, actions: Tensor, action_mask: Tensor) -> Tensor:
-        """The recorded chunk without noise."""
-        clean = torch.ones(actions.shape[0], device=actions.device)
-        tokens: Tensor = self.embedder(actions * action_mask.unsqueeze(1), clean)
-        return tokens
 
     def prepare(self, actions: Tensor, action_mask: Tensor, noise: Noise) -> PreparedChunk:
         """Noise the chunk to a uniformly drawn step of the schedule."""
@@ -40,25 +31,13 @@ class DiffusionHead(ActionHead):
         tokens = self.embedder(noised, self._levels(steps))
         return PreparedChunk(tokens=tokens, targets=self._targets(actions, epsilon, steps))
 
-    def errors(self, states: Tensor, prepared: PreparedChunk, action_mask: Tensor) -> Tensor:  # noqa: ARG002
-        """Squared error of the prediction."""
-        difference: Tensor = self.output(states).float() - prepared.targets
-        return difference.square()
-
-    def sample(self, decoder: ActionDecoder, action_mask: Tensor, chunk_length: int, noise: Noise) -> SampledChunk:
-        """Deterministic DDIM from noise to a chunk."""
-        active = action_mask.unsqueeze(1)
-        start = self.config.initial_noise * slot_noise(noise, chunk_length, action_mask)
-        passes: list[Tensor] = []
+    def denoise(self, network: Network, start: Tensor) -> Tensor:
+        """Deterministic DDIM."""
 
         def prediction(sample: Tensor, step: Tensor) -> Tensor:
-            tokens = self.embedder(sample, self._levels(step.to(sample.device).expand(sample.shape[0])))
-            passes.append(decoder.states(tokens))
-            answer: Tensor = self.output(passes[-1]).float() * active
-            return answer
+            return network(sample, self._levels(step.to(sample.device).expand(sample.shape[0])))
 
-        actions = denoise(prediction, start, self.config)
-        return SampledChunk(actions=actions, states=passes[-1])
+        return denoise(prediction, start, self.config)
 
     def _levels(self, steps: Tensor) -> Tensor:  # (N,) int64 -> (N,) σ
         """Steps of the schedule on the embedder's scale, where 1 is clean and 0 is the noisiest step."""

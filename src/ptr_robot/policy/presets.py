@@ -40,6 +40,21 @@ def _tiny_state() -> PolicyConfig:
     return PolicyConfig(trunk=_tiny_trunk(StreamConfig(width=64, mlp_width=128)))
 
 
+def _micro_state() -> PolicyConfig:
+    """As small as still learns several tasks from states: for studies of many trainings."""
+    return PolicyConfig(
+        trunk=TrunkConfig(
+            context=StreamConfig(width=32, mlp_width=64),
+            action=StreamConfig(width=96, mlp_width=192),
+            num_layers=2,
+            num_heads=3,
+            num_key_value_heads=1,
+            head_dim=32,
+            rope_theta=1e4,
+        )
+    )
+
+
 def _small() -> PolicyConfig:
     return PolicyConfig(
         trunk=TrunkConfig(
@@ -80,6 +95,7 @@ def _being_h05() -> PolicyConfig:
 PRESETS: dict[str, Callable[[], PolicyConfig]] = {
     "tiny": _tiny,
     "tiny-state": _tiny_state,
+    "micro-state": _micro_state,
     "small": _small,
     "being-h05": _being_h05,
 }

@@ -34,6 +34,7 @@ PAPER_SCALE = TrainingScale(PAPER_STEPS, batch_size=128, learning_rate=1e-4, log
 SCALES: dict[str, TrainingScale] = {
     "tiny": TrainingScale(2000, batch_size=16, learning_rate=1e-3, log_freq=50, save_freq=1000),
     "tiny-state": TrainingScale(2000, batch_size=32, learning_rate=1e-3, log_freq=50, save_freq=1000),
+    "micro-state": TrainingScale(2000, batch_size=16, learning_rate=2e-3, log_freq=50, save_freq=2000),
     "small": TrainingScale(20_000, batch_size=32, learning_rate=3e-4, log_freq=100, save_freq=5000),
 }
 
@@ -91,7 +92,7 @@ class PolicyChoice:
 
     # The pretrained_model folder of a checkpoint to post-train; the preset is then not looked at.
     path: str | None = None
-    # tiny, tiny-state, small or being-h05.
+    # tiny, tiny-state, micro-state, small or being-h05.
     preset: str = "tiny"
     # flow, diffusion or autoregressive; by default the preset's.
     head: str | None = None

@@ -110,10 +110,10 @@ def draw_dynamics(findings: StudyFindings, setting: SettingFinding, path: Path) 
     """What training recorded over its steps, the mean over seeds, one line a method."""
     figure, grid = pyplot().subplots(3, 4, figsize=(13, 8), layout="constrained")
     for axes, (name, title) in zip(grid.flat, _PANELS, strict=True):
-        for method in setting.methods:
+        for number, method in enumerate(setting.methods):
             curve = mean_curve(list(findings.records.of(setting.setting, method.method).values()), name)
             if curve is not None:
-                axes.plot(*curve, label=method.title, linewidth=1.4)
+                axes.plot(*curve, label=method.title, linewidth=1.4, color=f"C{number}")
         axes.set_title(title, fontsize=10)
         axes.tick_params(labelsize=8)
     grid[2][3].set_yscale("log")

@@ -53,6 +53,8 @@ def print_report(report: StudyReport, console: Console) -> None:
     console.print(f"[bold]{escape(study.name)}[/bold]: {escape(study.question)}")
     for table in report.tables:
         console.print()
+        if table.title:
+            console.print(escape(table.title), style="bold")
         console.print(table.terminal())
         if table.note:
             console.print(escape(table.note), style="dim")

@@ -29,8 +29,8 @@ class TextTable:
         return "\n".join([*heading, *lines, *(["", self.note] if self.note else [])]) + "\n"
 
     def terminal(self) -> Table:
-        """As rich prints it, the first column giving way where the terminal is narrow."""
-        table = Table(box=None, title=self.title or None, title_justify="left", title_style="bold", pad_edge=False)
+        """As rich prints it, without the title; the first column gives way where the terminal is narrow."""
+        table = Table(box=None, pad_edge=False)
         table.add_column(self.columns[0], overflow="fold")
         for column in self.columns[1:]:
             heading = column if len(column) <= _HEADING else column.replace(" ", "\n")

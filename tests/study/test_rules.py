@@ -36,6 +36,12 @@ def tracks() -> list[Track]:
     return made
 
 
+@pytest.fixture
+def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For what does not depend on how well the regressor is fitted."""
+    monkeypatch.setattr("ptr_robot.study.rules.action_error.STEPS", 5)
+
+
 @pytest.mark.parametrize("name", ["action-error", "knn"])
 def test_who_acts_unlike_the_others_is_suspected(name: str, tracks: list[Track]) -> None:
     values = RULES[name](tracks, CHUNK, 0)
@@ -88,7 +94,7 @@ def test_chunks_are_whole_and_in_order() -> None:
     np.testing.assert_array_equal(chunks.states[3], made[2].states[0])
 
 
-def test_an_episode_shorter_than_a_chunk_has_no_value() -> None:
+def test_an_episode_shorter_than_a_chunk_has_no_value(few_steps: None) -> None:
     made = [*(follow(number) for number in range(4)), follow(4, frames=CHUNK - 1)]
     for name in ("action-error", "knn"):
         values = RULES[name](made, CHUNK, 0)
@@ -105,7 +111,7 @@ def test_folds_deal_out_every_task(tracks: list[Track]) -> None:
     assert (fold_of_tracks(tracks, seed=4) != folds).any()
 
 
-def test_action_error_repeats_and_leaves_the_global_generator_alone(tracks: list[Track]) -> None:
+def test_action_error_repeats_and_leaves_the_global_generator_alone(few_steps: None, tracks: list[Track]) -> None:
     torch.manual_seed(1)
     before = torch.get_rng_state()
     first = action_error(tracks, CHUNK, 0)

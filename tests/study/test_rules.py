@@ -10,7 +10,7 @@ import torch
 
 from ptr_robot.errors import DataError
 from ptr_robot.study.rules import RULES
-from ptr_robot.study.rules.action_error import NUM_FOLDS, action_error, fold_of_tracks
+from ptr_robot.study.rules.action_error import NUM_FOLDS, cross_validated_error, fold_of_tracks
 from ptr_robot.study.rules.motion import jerk, length
 from ptr_robot.study.rules.neighbours import NUM_NEIGHBOURS, neighbour_deviation
 from ptr_robot.study.rules.tracks import Track, whole_chunks
@@ -114,11 +114,11 @@ def test_folds_deal_out_every_task(tracks: list[Track]) -> None:
 def test_action_error_repeats_and_leaves_the_global_generator_alone(few_steps: None, tracks: list[Track]) -> None:
     torch.manual_seed(1)
     before = torch.get_rng_state()
-    first = action_error(tracks, CHUNK, 0)
+    first = cross_validated_error(tracks, CHUNK, 0)
     assert torch.equal(torch.get_rng_state(), before)
-    assert action_error(tracks, CHUNK, 0) == first
+    assert cross_validated_error(tracks, CHUNK, 0) == first
 
 
 def test_one_episode_cannot_be_cross_validated() -> None:
     with pytest.raises(DataError, match="at least 2 episodes"):
-        action_error([follow(0)], CHUNK, 0)
+        cross_validated_error([follow(0)], CHUNK, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ptr_robot.study.rules.action_error import action_error
+from ptr_robot.study.rules.action_error import cross_validated_error
 from ptr_robot.study.rules.motion import jerk, length
 from ptr_robot.study.rules.neighbours import neighbour_deviation
 from ptr_robot.study.rules.tracks import Track
@@ -13,7 +13,7 @@ from ptr_robot.study.rules.tracks import Track
 Rule = Callable[[Sequence[Track], int, int], list[float]]
 
 RULES: dict[str, Rule] = {
-    "action-error": action_error,
+    "action-error": cross_validated_error,
     "knn": neighbour_deviation,
     "length": length,
     "jerk": jerk,

@@ -19,7 +19,7 @@ BATCH_SIZE = 256
 LEARNING_RATE = 2e-3
 
 
-def action_error(tracks: Sequence[Track], chunk_length: int, seed: int) -> list[float]:
+def cross_validated_error(tracks: Sequence[Track], chunk_length: int, seed: int) -> list[float]:
     """The mean squared error of each episode's chunks under a regressor trained on the other folds' episodes."""
     if len(tracks) < 2:
         raise DataError(f"cross-validation needs at least 2 episodes, there is {len(tracks)}")

@@ -14,8 +14,8 @@ _EXPERT = OperatorConfig("the expert itself", (1.0, 1.0), (0.0, 0.0), (0.0, 0.0)
 _STRETCH = (1.6, 2.6)  # how much longer than the expert's an episode is
 _PATIENCE = 1.15  # who has not succeeded after so many times the longest episode stops
 _SLOWEST_SPEED = 0.25
-_NUM_SPEED_TRIALS = 3
-_NUM_PAUSE_TRIALS = 2
+_NUM_SPEED_TRIALS = 2
+_NUM_PAUSE_TRIALS = 1
 _TOLERANCE_FRAMES = 4
 
 

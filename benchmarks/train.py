@@ -5,8 +5,8 @@
 On the preset `tiny` (64-pixel images, T = 4 chunks of L = 16 actions, 16 segments a step): the time of a step of each
 method against plain SFT, steps taken in turn and the fastest counted, since other work on the machine only ever adds;
 where the time of a step goes; peak memory of a process that trains each; two processes against one on the same global
-batch. On the preset `being-h05`: the floating-point operations (matrix products, convolutions, attention) of one
-training step, forward and backward, as torch counts them. Everything is counted: both towers, the trunk with its
+batch. On the presets `being-h05` and `tiny`: the floating-point operations (matrix products, convolutions,
+attention) of one training step, forward and backward, as torch counts them. Everything is counted: both towers, the trunk with its
 recomputed activations, the heads, the belief tokenizer, the scorer and its candidates.
 """
 
@@ -31,6 +31,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ptr_robot.data.batch import SegmentBatch
 from ptr_robot.method import PTR, ChunkForward, EMATargetEncoder, Samples
+from ptr_robot.policy.interface import TrainingChunk
 from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import ActionChunk, Observation
 from ptr_robot.policy.presets import preset
@@ -194,19 +195,20 @@ def count_operations(name: str, batch_size: int = 8, views: int = 2) -> None:
     with torch.device("meta"):
         policy = MixturePolicy(config).train()
     plain = policy_operations(policy, batch_size * CHUNKS, views, with_features=False)
-    print(f"  sft  {plain / 1e12:.1f} TFLOP")
-    with_belief = CHUNKS * policy_operations(policy, batch_size, views, with_features=True)
+    print(f"  sft  {plain / 1e9:,.0f} GFLOP")
+    with_belief = policy_operations(policy, batch_size * CHUNKS, views, with_features=True)
     encoder = encoder_operations(policy, batch_size * CHUNKS * views)
     heads = ptr_operations(policy, batch_size)
     total = with_belief + encoder + heads
     parts = {"policy with belief": with_belief, "target encoder": encoder, "tokenizer and scorer": heads}
     shares = ", ".join(f"{part} {count / plain:.4f}" for part, count in parts.items())
-    print(f"  ptr  {total / 1e12:.1f} TFLOP = {total / plain:.3f}x SFT ({shares})", flush=True)
+    print(f"  ptr  {total / 1e9:,.0f} GFLOP = {total / plain:.3f}x SFT ({shares})", flush=True)
 
 
 def policy_operations(policy: MixturePolicy, count: int, views: int, *, with_features: bool) -> int:
-    """One pass over ``count`` chunks; with features, every path is taken that the scorer's loss takes."""
+    """One pass over ``count`` chunks; with features, by segments, and on every path that the scorer's loss takes."""
     size = policy.config.vision.image_size
+    count = count // CHUNKS if with_features else count
     with torch.device("meta"):
         flags = torch.ones(count, 200, dtype=torch.bool)
         images = torch.zeros(count, views, 3, size, size, dtype=torch.uint8)
@@ -218,12 +220,21 @@ def policy_operations(policy: MixturePolicy, count: int, views: int, *, with_fea
         belief = torch.zeros(count, policy.config.num_belief_tokens, policy.sizes.action_dim) if with_features else None
         noise = Noise(torch.zeros(count, dtype=torch.int64))
     with FlopCounterMode(display=False) as counter:
-        forward = policy.forward_chunk(observation, chunk, belief, noise=noise)
-        loss = forward.action_losses.sum()
         if with_features:
-            loss = loss + forward.contexts.sum() + forward.action_tokens.sum() + forward.action_states.sum()
-        loss.backward()
+            parts = [TrainingChunk(observation, chunk, noise)] * CHUNKS
+            step = policy.forward_segments(parts)
+            passes = [step(index, belief) for index in range(CHUNKS)]
+        else:
+            passes = [policy.forward_chunk(observation, chunk, noise=noise)]
+        sum(_total(forward, with_features=with_features) for forward in passes).backward()
     return counter.get_total_flops()
+
+
+def _total(forward: ChunkForward, *, with_features: bool) -> torch.Tensor:
+    losses = forward.action_losses.sum()
+    if not with_features:
+        return losses
+    return losses + forward.contexts.sum() + forward.action_tokens.sum() + forward.action_states.sum()
 
 
 def encoder_operations(policy: MixturePolicy, num_images: int) -> int:
@@ -273,8 +284,9 @@ def main() -> None:
         memory(root)
         if not options.skip_processes:
             two_processes(root, Path(folder), steps=20)
-    print("operations of one step of `being-h05`: batch 8 x 4 chunks, 2 views of 224 pixels")
-    count_operations("being-h05")
+    for name in ("being-h05", "tiny"):
+        print(f"operations of one step of `{name}`: batch 8 x 4 chunks, 2 views")
+        count_operations(name)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 Prompt, images, state and instruction never attend to the belief, so one pass over all T chunks gives their hidden
 states, keys and values. What waits for z_t is a short sequence, the belief and action tokens, which attends to them.
-The numbers are those of ``forward_chunk``, and so is the count of operations.
+The numbers are those of ``forward_chunk``, with a few operations less: context tokens are not compared with actions.
 """
 
 from __future__ import annotations

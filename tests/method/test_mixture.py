@@ -63,7 +63,8 @@ def test_no_episode_grows_beyond_the_inverse_of_the_kept_share(rows, share):
     """q/p = w / mean(w) <= 1 / share within every task, hence KL(q‖p) <= log(1 / share)."""
     tasks = torch.tensor([task for task, _ in rows])
     weights = keep_share(torch.tensor([weight for _, weight in rows]), tasks, share)
-    assert (weights >= 0).all() and (weights <= 1 + 1e-6).all()
+    assert (weights >= 0).all()
+    assert (weights <= 1 + 1e-6).all()
     for task in tasks.unique():
         own = weights[tasks == task].double()
         ratio = own / own.mean()

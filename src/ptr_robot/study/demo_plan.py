@@ -32,7 +32,7 @@ class Method:
 METHODS = (
     Method(BASELINE, "SFT", "sft"),
     Method("ptr-paper", "PTR (paper)", "paper"),
-    Method("ptr-small-data", "PTR (small-data)", "small-data"),
+    Method("ptr-robust", "PTR (robust)", "robust"),
     Method(UPPER_BOUND, "SFT, clean part alone", "sft", is_clean_only=True),
 )
 
@@ -55,7 +55,7 @@ class DemoScale:
 
 
 SCALES: dict[str, DemoScale] = {
-    "full": DemoScale(("reach-v3", "push-v3", "drawer-open-v3"), 32, 96, 32, 800, 16, 2, 25, 30, 250),
+    "full": DemoScale(("reach-v3", "coffee-push-v3", "drawer-open-v3"), 32, 96, 32, 800, 16, 2, 25, 30, 250),
     "smoke": DemoScale(("reach-v3",), 6, 32, 32, 6, 4, 2, 2, 2, 24),
 }
 

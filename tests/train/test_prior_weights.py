@@ -1,0 +1,82 @@
+"""Weights of episodes that the user brings, and recorded chunks as the channels see them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from datetime import datetime
+
+import pytest
+import torch
+
+from ptr_robot.data.config import SourceConfig
+from ptr_robot.errors import ConfigError, DataError
+from ptr_robot.train.build import build_parts
+from ptr_robot.train.config import DatasetConfig, resolve
+from ptr_robot.train.loop import train
+
+
+def with_weights(config, file):
+    return dataclasses.replace(config, dataset=dataclasses.replace(config.dataset, episode_weights=str(file)))
+
+
+def test_each_chunk_has_the_weight_of_its_episode(settings, tmp_path):
+    file = tmp_path / "weights.json"
+    file.write_text(json.dumps({"0": 0.0, "1": 0.5, "2": 1, "3": 3.0}))
+    parts = build_parts(resolve(with_weights(settings(method="sft"), file), datetime.now()))
+    batch = next(iter(parts.loader))
+    output, _samples = parts.module(batch, 0)
+    expected = torch.tensor([0.0, 0.5, 1.0, 3.0])[batch.episode_id].repeat_interleave(batch.num_chunks)
+    expected[batch.chunk_is_pad.flatten()] = 0.0
+    assert torch.equal(output.weights, expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"0": 1, "1": 1, "2": 1}', "episode 3 has no weight"),
+        ('{"0": 1, "1": -1, "2": 1, "3": 1}', "'1': -1 is no weight of an episode"),
+        ('{"0": 1, "1": true, "2": 1, "3": 1}', "'1': True is no weight"),
+        ('{"0": 0, "1": 0, "2": 0, "3": 0}', "every episode of the run weighs nothing"),
+        ("[1, 2]", "must be an object"),
+        ("{", "not a readable JSON file"),
+    ],
+)
+def test_a_broken_file_gets_one_line(settings, tmp_path, text, message):
+    file = tmp_path / "weights.json"
+    file.write_text(text)
+    with pytest.raises(DataError, match=message) as caught:
+        build_parts(resolve(with_weights(settings(), file), datetime.now()))
+    assert "\n" not in str(caught.value)
+
+
+def test_several_datasets_have_no_common_numbers(settings, state_data, tmp_path):
+    file = tmp_path / "weights.json"
+    file.write_text("{}")
+    config = settings()
+    sources = [SourceConfig(repo_id=str(state_data)), SourceConfig(repo_id=str(state_data))]
+    dataset = DatasetConfig(sources=sources, cache_dir=config.dataset.cache_dir, episode_weights=str(file))
+    with pytest.raises(ConfigError, match="episodes of one dataset, and this run reads 2"):
+        build_parts(resolve(dataclasses.replace(config, dataset=dataset), datetime.now()))
+
+
+def test_recorded_chunks_are_the_active_slots_of_real_steps(settings):
+    parts = build_parts(resolve(settings(method="robust"), datetime.now()))
+    batch = next(iter(parts.loader))
+    _, samples = parts.module(batch, 0)
+    active = batch.action_mask[0].nonzero().flatten().tolist()
+    row = 0
+    for segment in range(batch.batch_size):
+        for chunk in range(batch.num_chunks):
+            values = []
+            for step in range(batch.actions.shape[2]):
+                is_pad = bool(batch.action_is_pad[segment, chunk, step])
+                values += [0.0 if is_pad else float(batch.actions[segment, chunk, step, slot]) for slot in active]
+            torch.testing.assert_close(samples.action_targets[row], torch.tensor(values))
+            row += 1
+
+
+def test_the_robust_preset_trains_and_records_every_episode(settings):
+    config = settings(method="robust")
+    result = train(config)
+    assert result.steps_done == config.steps

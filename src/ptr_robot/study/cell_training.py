@@ -69,7 +69,8 @@ def non_default_settings(row: MethodRow, training: TrainingSettings) -> dict[str
     A cell is known by these: what a method is called, and settings that a later version adds, do not repeat it.
     """
     usual = dict(_flat(dataclasses.asdict(PTRConfig())))
-    return {name: value for name, value in all_settings(row, training).items() if usual[name] != value}
+    changed = {name: value for name, value in all_settings(row, training).items() if usual[name] != value}
+    return changed | ({"screening": True} if row.method == "screened" else {})
 
 
 def all_settings(row: MethodRow, training: TrainingSettings) -> dict[str, Any]:

@@ -22,6 +22,7 @@ _CONTROLS = (
 _PRESETS = tuple(
     MethodRow(name, f"PTR ({name})", name) for name in PTR_PRESETS if name not in {row.name for row in _CONTROLS}
 )
+_SCREENED = (MethodRow("screened", "PTR (screened)", "screened"),)
 _FILTERS = tuple(
     MethodRow(f"filter-{rule}", f"better half by {_RULE_TITLES[rule]}", filter=EpisodeFilter(rule)) for rule in RULES
 )
@@ -29,4 +30,4 @@ _WEIGHTINGS = tuple(
     MethodRow(f"weight-{rule}", f"weights by {_RULE_TITLES[rule]}", weighting=EpisodeWeighting(rule)) for rule in RULES
 )
 
-REGISTRY: dict[str, MethodRow] = {row.name: row for row in (*_CONTROLS, *_PRESETS, *_FILTERS, *_WEIGHTINGS)}
+REGISTRY: dict[str, MethodRow] = {row.name: row for row in (*_CONTROLS, *_SCREENED, *_PRESETS, *_FILTERS, *_WEIGHTINGS)}

@@ -16,6 +16,7 @@ from ptr_robot.data.loader import SegmentLoader, make_loader
 from ptr_robot.errors import ConfigError
 from ptr_robot.method.config import PTRConfig
 from ptr_robot.method.ptr import PTR
+from ptr_robot.method.screening import Screening
 from ptr_robot.method.targets import EMATargetEncoder
 from ptr_robot.policy.config import PolicyConfig
 from ptr_robot.policy.presets import preset
@@ -27,6 +28,7 @@ from ptr_robot.train.config import PolicyChoice, RunPlan
 from ptr_robot.train.module import TrainingModule
 from ptr_robot.train.prior_weights import read_prior_weights
 from ptr_robot.train.samples import SampleFacts, target_width
+from ptr_robot.train.screening import episode_weights, screen_dataset
 from ptr_robot.train.sources import SourceRecord
 from ptr_robot.train.trained import pretrained_folder
 
@@ -39,6 +41,7 @@ class RunParts:
     policy: MixturePolicy
     loader: SegmentLoader
     sources: tuple[SourceRecord, ...]
+    screening: Screening | None = None  # of the method "screened"
 
 
 def build_parts(
@@ -71,8 +74,18 @@ def build_parts(
             check_robot(saved.robots, source.robot_record, str(choice.path))
     policy = first_policy(choice, policy_config, saved, config.seed)
     facts = sample_facts(loader.dataset, config.dataset.episode_weights)
+    screening = None
+    if config.method == "screened":
+        screening = screen_dataset(
+            loader.dataset,
+            facts,
+            config.screening,
+            vision_tower=policy.vision_tower,
+            num_prefix_tokens=policy.num_prefix_tokens,
+        )
+        facts = facts.times(episode_weights(screening, num_episodes(loader.dataset)))
     module = TrainingModule(policy, build_ptr(plan.ptr, policy, loader.dataset, facts), facts)
-    return RunParts(module=module.train(), policy=policy, loader=loader, sources=sources)
+    return RunParts(module=module.train(), policy=policy, loader=loader, sources=sources, screening=screening)
 
 
 def sample_facts(dataset: SegmentDataset, episode_weights: str | None) -> SampleFacts:
@@ -81,6 +94,11 @@ def sample_facts(dataset: SegmentDataset, episode_weights: str | None) -> Sample
     slots = torch.from_numpy(np.flatnonzero(np.any(masks, axis=0)))
     prior = read_prior_weights(Path(episode_weights).expanduser(), dataset) if episode_weights else None
     return SampleFacts(slots, prior)
+
+
+def num_episodes(dataset: SegmentDataset) -> int:
+    """Numbers of episodes over all sources, used or not."""
+    return sum(source.index.total_episodes for source in dataset.sources)
 
 
 def build_ptr(config: PTRConfig, policy: MixturePolicy, dataset: SegmentDataset, facts: SampleFacts) -> PTR:
@@ -97,7 +115,7 @@ def build_ptr(config: PTRConfig, policy: MixturePolicy, dataset: SegmentDataset,
         action_state_dim=sizes.action_state_dim,
         state_dim=UNIFIED_DIM,
         action_target_dim=sizes.chunk_length * len(facts.action_slots) if config.scorer.needs_recorded_actions else 0,
-        num_episodes=sum(source.index.total_episodes for source in dataset.sources),
+        num_episodes=num_episodes(dataset),
         target_encoder=encoder,
     )
 

@@ -11,9 +11,11 @@ from ptr_robot.data.config import DataConfig, SourceConfig
 from ptr_robot.errors import ConfigError, did_you_mean
 from ptr_robot.method.config import PRESETS as PTR_PRESETS
 from ptr_robot.method.config import PTRConfig
+from ptr_robot.method.screening import ScreeningConfig
 from ptr_robot.policy.config import PolicyConfig
 
-METHODS: dict[str, str] = {"ptr": "paper"} | {name: name for name in PTR_PRESETS}
+# Names of ptr train, and the settings of PTR in training that each stands for.
+METHODS: dict[str, str] = {"ptr": "paper", "screened": "sft"} | {name: name for name in PTR_PRESETS}
 PRECISIONS = ("no", "bf16")
 PAPER_STEPS = 60_000
 PAPER_LEARNING_RATE_WARMUP = 2000
@@ -163,10 +165,12 @@ class TrainConfig:
 
     dataset: DatasetConfig = field(default_factory=DatasetConfig)
     policy: PolicyChoice = field(default_factory=PolicyChoice)
-    # robust, ptr (or paper), small-data, sft-belief or sft.
+    # ptr (or paper), screened, robust, small-data, sft-belief or sft.
     method: str = "ptr"
     # Changes to the method's settings; by default none.
     ptr: PTRConfig | None = None
+    # How the method screened judges episodes before the first step.
+    screening: ScreeningConfig = field(default_factory=ScreeningConfig)
     # The run folder; by default outputs/train/<day>/<time>_<job_name>.
     output_dir: str | None = None
     job_name: str | None = None

@@ -11,6 +11,7 @@ from ptr_robot.data.cache import whole_file
 from ptr_robot.data.dataset import SegmentDataset
 from ptr_robot.errors import require
 from ptr_robot.method.distributed import sum_over_ranks
+from ptr_robot.method.screening import Screening
 from ptr_robot.method.types import PTROutput, Samples
 
 EPISODE_SCORES_FILE = "episode_scores.parquet"
@@ -19,7 +20,9 @@ EPISODE_SCORES_FILE = "episode_scores.parquet"
 class EpisodeLedger:
     """Sums for every episode of every source, from the end of the weights' warm-up on; each rank keeps its own."""
 
-    def __init__(self, dataset: SegmentDataset, device: torch.device | str = "cpu") -> None:
+    def __init__(
+        self, dataset: SegmentDataset, device: torch.device | str = "cpu", screening: Screening | None = None
+    ) -> None:
         self._places: list[tuple[int, int, str, int]] = []  # row of the sums, source id, repo id, episode index
         total = 0
         for source_id, source in enumerate(dataset.sources):
@@ -27,6 +30,11 @@ class EpisodeLedger:
                 number = episode.episode_index
                 self._places.append((total + number, source_id, source.config.repo_id, number))
             total += source.index.total_episodes
+        self._screened: dict[int, tuple[int, float]] = {}  # chunks and score, where they are known beforehand
+        if screening is not None:
+            columns = (screening.episode_ids, screening.num_chunks, screening.scores.sum(dim=1))
+            rows = zip(*(column.tolist() for column in columns), strict=True)
+            self._screened = {number: (chunks, score) for number, chunks, score in rows}
         # Columns: samples, scored samples, Σ score, Σ weight.
         self.sums = torch.zeros(total, 4, dtype=torch.float64, device=device)
 
@@ -50,7 +58,12 @@ class EpisodeLedger:
     def write(self, totals: Tensor, file: Path) -> None:
         """One row an episode, whole or not at all; an episode that never came has empty means."""
         pyarrow, parquet = require("pyarrow", "lerobot"), require("pyarrow.parquet", "lerobot")
-        samples, scored, scores, weights = totals[[row for row, *_ in self._places]].cpu().unbind(1)
+        rows = [row for row, *_ in self._places]
+        samples, scored, scores, weights = totals[rows].cpu().unbind(1)
+        if self._screened:
+            known = [self._screened.get(row, (0, 0.0)) for row in rows]
+            scored = torch.tensor([chunks for chunks, _ in known])
+            scores = torch.tensor([chunks * score for chunks, score in known])
         table = pyarrow.table(
             {
                 "source_id": [source_id for _, source_id, _, _ in self._places],

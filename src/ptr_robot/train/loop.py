@@ -13,6 +13,7 @@ from typing import Any
 from ptr_robot.data.batch import SegmentBatch
 from ptr_robot.data.loader import SegmentLoader
 from ptr_robot.errors import ConfigError, NonFiniteError, require
+from ptr_robot.method.screening import Screening
 from ptr_robot.train.build import RunParts, build_parts
 from ptr_robot.train.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
 from ptr_robot.train.config import RunPlan, TrainConfig, resolve
@@ -88,7 +89,7 @@ class Trainer:
         self.parts = parts
         self.accelerator = accelerator
         self.optimiser = Optimiser(plan, parts.module, accelerator)
-        self.ledger = EpisodeLedger(parts.loader.dataset, accelerator.device)
+        self.ledger = EpisodeLedger(parts.loader.dataset, accelerator.device, parts.screening)
         self.window = MetricWindow(accelerator.device)
         self.state = TrainingState(self.optimiser, parts.loader, self.ledger, self.window)
         self.trained = TrainedPolicy(parts.policy, parts.module.ptr.belief, parts.sources)
@@ -107,6 +108,8 @@ class Trainer:
             with StopRequest(self.accelerator.device) as stop, progress:
                 if checkpoint is not None:
                     progress.say(f"resumed from {checkpoint}")
+                elif self.parts.screening is not None:
+                    progress.say(_describe(self.parts.screening))
                 exit_code = self._steps(stop, records, progress)
         finally:
             if records is not None:
@@ -174,6 +177,12 @@ class Trainer:
 
     def _how_to_resume(self) -> str:
         return f"go on with: ptr train --resume=true --output_dir={self.plan.output_dir}"
+
+
+def _describe(screening: Screening) -> str:
+    weights = screening.weights
+    below, zero = int((weights < 0.5).sum()), int((weights == 0).sum())
+    return f"screened {len(weights)} episodes: {below} weigh less than half, {zero} of them nothing"
 
 
 def endless(loader: SegmentLoader) -> Iterator[SegmentBatch]:

@@ -19,6 +19,11 @@ class SampleFacts:
     action_slots: Tensor  # (A,) int64: the slots that any robot of the run acts by
     prior_weights: Tensor | None = None  # (episodes,) the user's own factors
 
+    def times(self, weights: Tensor) -> SampleFacts:  # (episodes,)
+        """The same with another factor on the weights."""
+        prior = weights if self.prior_weights is None else self.prior_weights * weights
+        return SampleFacts(self.action_slots, prior)
+
     def action_targets(self, batch: SegmentBatch) -> Tensor:  # (B T, L A)
         """The recorded chunks, zero where padded."""
         is_real = ~batch.action_is_pad.unsqueeze(-1)

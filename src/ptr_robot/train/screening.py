@@ -1,0 +1,74 @@
+"""Screening of a run's data before its first step: which chunks are looked at, and what is seen of them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ptr_robot.data.batch import SegmentBatch
+from ptr_robot.data.dataset import SegmentDataset
+from ptr_robot.errors import DataError
+from ptr_robot.method.screening import Screening, ScreeningConfig, Transitions, screen
+from ptr_robot.method.targets import EMATargetEncoder
+from ptr_robot.train.samples import SampleFacts, take_frames
+
+_SEGMENTS_AT_ONCE = 64
+_MIN_STRIDE = 4  # frames between two chunks that are looked at: neighbours say the same
+
+
+def screen_dataset(
+    dataset: SegmentDataset,
+    facts: SampleFacts,
+    config: ScreeningConfig,
+    *,
+    vision_tower: nn.Module | None = None,  # of the policy as it starts; None: it looks at no images
+    num_prefix_tokens: int = 0,
+) -> Screening:
+    """Judge every episode of the run by the first chunks of segments that are spread evenly over it."""
+    encoder = EMATargetEncoder(vision_tower, num_prefix_tokens=num_prefix_tokens) if vision_tower is not None else None
+    parts = [
+        _transitions(dataset[numbers.tolist()], facts, encoder)
+        for numbers in torch.split(torch.tensor(_numbers(dataset, config.max_chunks)), _SEGMENTS_AT_ONCE)
+    ]
+    states, looks, moved, looked, actions, tasks, episodes = (torch.cat(part) for part in zip(*parts, strict=True))
+    if len(episodes) < 2:
+        raise DataError(
+            "screening found no chunk with a consequence: every episode is shorter than a chunk; lower "
+            "--policy.chunk_length or --dataset.offset_steps"
+        )
+    # What moved and what looks different count alike, whatever their units.
+    scale = moved.square().sum(dim=1).mean().sqrt() / looked.square().sum(dim=1).mean().sqrt().clamp_min(1e-9)
+    changes = torch.cat([moved, scale * looked], dim=1)
+    return screen(Transitions(torch.cat([states, looks], dim=1), changes, actions, tasks, episodes), config)
+
+
+def episode_weights(screening: Screening, num_episodes: int) -> Tensor:  # (episodes,)
+    """A weight for every number of an episode; one for those too short to be judged."""
+    weights = torch.ones(num_episodes)
+    weights[screening.episode_ids] = screening.weights
+    return weights
+
+
+def _numbers(dataset: SegmentDataset, max_chunks: int) -> list[int]:
+    """Segments at equal distances, about ``max_chunks`` of them at most."""
+    stride = max(1, _MIN_STRIDE // dataset.config.stride, -(-len(dataset) // max_chunks))
+    return list(range(0, len(dataset), stride))
+
+
+def _transitions(batch: SegmentBatch, facts: SampleFacts, encoder: EMATargetEncoder | None) -> tuple[Tensor, ...]:
+    """State, looks, their changes, recorded chunk, task and episode, of the first chunks that have a consequence."""
+    states, moved = batch.states[:, 0], batch.future_states[:, 0] - batch.states[:, 0]
+    looks = looked = states[:, :0]
+    if encoder is not None:
+        looks = _encode(encoder, batch, batch.current_frame[:, :1])
+        looked = _encode(encoder, batch, batch.future_frame[:, :1]) - looks
+    actions = facts.action_targets(batch).view(batch.batch_size, batch.num_chunks, -1)[:, 0]
+    keep = batch.has_target[:, 0]
+    parts = (states, looks, moved, looked, actions, batch.task_id, batch.episode_id)
+    return tuple(part[keep] for part in parts)
+
+
+@torch.no_grad()
+def _encode(encoder: EMATargetEncoder, batch: SegmentBatch, index: Tensor) -> Tensor:  # (B, 1) -> (B, Dy)
+    features: Tensor = encoder(take_frames(batch.frames, index)[:, 0])
+    return features

@@ -8,6 +8,7 @@ step on.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from ptr_robot.errors import ConfigError, ShapeError
 from ptr_robot.method.channels import INSTRUCTION_DIM, ChannelHeads, instruction_codes
 from ptr_robot.method.config import ScorerConfig
-from ptr_robot.method.episodes import channel_weights, keep_share
+from ptr_robot.method.episodes import channel_weights
 from ptr_robot.method.folds import assign_folds, training_shares
 from ptr_robot.method.pool import Candidates
 from ptr_robot.method.posterior import cosine_logits, identify
@@ -41,7 +42,7 @@ class ScreeningConfig:
     temperature: float = 0.1
     lr: float = 1e-3
     weight_decay: float = 1e-2
-    # Of each task, the mean weight that is kept at least: q/p never exceeds its inverse.
+    # Of each task, the share of episodes that is kept at least: q/p never exceeds twice its inverse.
     keep_share: float = 0.25
     # Chunks of the dataset that are looked at, evenly over episodes.
     max_chunks: int = 20_000
@@ -72,8 +73,10 @@ class Transitions:
 
     def without_constants(self) -> Transitions:
         """Without the columns that never change, such as the slots that no robot of the data has."""
-        parts = (part[:, part.std(dim=0) > 0] for part in (self.observations, self.changes, self.actions))
-        return Transitions(*parts, self.task_ids, self.episode_ids)
+        observations, changes, actions = (
+            part[:, part.std(dim=0) > 0] for part in (self.observations, self.changes, self.actions)
+        )
+        return Transitions(observations, changes, actions, self.task_ids, self.episode_ids)
 
     def __post_init__(self) -> None:
         counts = {len(getattr(self, name)) for name in self.__dataclass_fields__}
@@ -88,7 +91,7 @@ class Screening:
     episode_ids: Tensor  # (E,) int64, ascending
     num_chunks: Tensor  # (E,) int64
     scores: Tensor  # (E, channels) mean log posterior over uniform, in nats
-    weights: Tensor  # (E,) in [0, 1]
+    weights: Tensor  # (E,) zero for what is left out, .5 to 1 for what is kept
 
 
 def screen(transitions: Transitions, config: ScreeningConfig) -> Screening:
@@ -101,10 +104,25 @@ def screen(transitions: Transitions, config: ScreeningConfig) -> Screening:
     means = torch.zeros(len(episode_ids), len(CHANNELS)).index_add_(0, rows, scores) / num_chunks.unsqueeze(1)
     tasks = torch.zeros(len(episode_ids), dtype=torch.int64)
     tasks[rows] = torch.unique(transitions.task_ids, return_inverse=True)[1]
-    weights = torch.ones(len(episode_ids))
+    allowed = torch.ones(len(episode_ids))
     for channel in means.unbind(1):
-        weights = torch.minimum(weights, channel_weights(channel, tasks))
-    return Screening(episode_ids, num_chunks, means, keep_share(weights, tasks, config.keep_share))
+        allowed = torch.minimum(allowed, channel_weights(channel, tasks))
+    is_kept = keep_enough(allowed, means.sum(dim=1), tasks, config.keep_share)
+    weights = torch.where(is_kept, allowed.clamp(min=0.5), 0.0)
+    return Screening(episode_ids, num_chunks, means, weights)
+
+
+def keep_enough(allowed: Tensor, scores: Tensor, tasks: Tensor, share: float) -> Tensor:  # (E,) each -> (E,) bool
+    """What weighs at least a half, and of every task the best ``share`` in any case."""
+    is_kept = allowed >= 0.5
+    for task in range(int(tasks.max()) + 1):
+        rows = (tasks == task).nonzero().squeeze(1)
+        needed = math.ceil(share * len(rows))
+        if is_kept[rows].sum() < needed:
+            by_score = rows[scores[rows].argsort(descending=True, stable=True)]
+            by_weight = by_score[allowed[by_score].argsort(descending=True, stable=True)]
+            is_kept[by_weight[:needed]] = True
+    return is_kept
 
 
 def _channel_scores(transitions: Transitions, config: ScreeningConfig, channel: str) -> Tensor:  # (N,)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from ptr_robot.train.config import PolicyChoice, RunPlan
 from ptr_robot.train.module import TrainingModule
 from ptr_robot.train.prior_weights import read_prior_weights
 from ptr_robot.train.samples import SampleFacts, target_width
-from ptr_robot.train.screening import episode_weights, screen_dataset
+from ptr_robot.train.screening import episode_weights, kept_sources, screen_dataset
 from ptr_robot.train.sources import SourceRecord
 from ptr_robot.train.trained import pretrained_folder
 
@@ -41,6 +42,7 @@ class RunParts:
     policy: MixturePolicy
     loader: SegmentLoader
     sources: tuple[SourceRecord, ...]
+    everything: SegmentDataset  # with the episodes that screening left out
     screening: Screening | None = None  # of the method "screened"
 
 
@@ -58,15 +60,17 @@ def build_parts(
     saved = load_policy(pretrained_folder(Path(choice.path))) if choice.path else None
     policy_config = saved.policy.config if saved else chosen_config(choice, plan.ptr)
     check_belief(policy_config, plan.ptr)
-    loader = make_loader(
-        config.dataset.data_config(policy_config),
-        plan.batch_size,
+    data = config.dataset.data_config(policy_config)
+    open_loader = functools.partial(
+        make_loader,
+        batch_size=plan.batch_size,
         seed=config.seed,
         num_workers=config.num_workers,
         rank=rank,
         world_size=world_size,
         pin_memory=pin_memory,
     )
+    loader = open_loader(data)
     sources = source_records(loader)
     check_views(loader, policy_config)
     if saved and not choice.allow_other_robot:
@@ -74,7 +78,7 @@ def build_parts(
             check_robot(saved.robots, source.robot_record, str(choice.path))
     policy = first_policy(choice, policy_config, saved, config.seed)
     facts = sample_facts(loader.dataset, config.dataset.episode_weights)
-    screening = None
+    screening, everything = None, loader.dataset
     if config.method == "screened":
         screening = screen_dataset(
             loader.dataset,
@@ -83,9 +87,15 @@ def build_parts(
             vision_tower=policy.vision_tower,
             num_prefix_tokens=policy.num_prefix_tokens,
         )
-        facts = facts.times(episode_weights(screening, num_episodes(loader.dataset)))
+        weights = episode_weights(screening, num_episodes(loader.dataset))
+        facts = facts.times(weights)
+        data = dataclasses.replace(data, sources=kept_sources(loader.dataset, weights, data.sources))
+        everything, loader = loader.dataset, open_loader(data)
+        sources = source_records(loader)  # what is kept has statistics of its own
     module = TrainingModule(policy, build_ptr(plan.ptr, policy, loader.dataset, facts), facts)
-    return RunParts(module=module.train(), policy=policy, loader=loader, sources=sources, screening=screening)
+    return RunParts(
+        module=module.train(), policy=policy, loader=loader, sources=sources, everything=everything, screening=screening
+    )
 
 
 def sample_facts(dataset: SegmentDataset, episode_weights: str | None) -> SampleFacts:

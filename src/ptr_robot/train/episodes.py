@@ -30,11 +30,11 @@ class EpisodeLedger:
                 number = episode.episode_index
                 self._places.append((total + number, source_id, source.config.repo_id, number))
             total += source.index.total_episodes
-        self._screened: dict[int, tuple[int, float]] = {}  # chunks and score, where they are known beforehand
+        self._screened: dict[int, tuple[int, float, float]] = {}  # chunks, score and weight, where known beforehand
         if screening is not None:
-            columns = (screening.episode_ids, screening.num_chunks, screening.scores.sum(dim=1))
+            columns = (screening.num_chunks, screening.scores.sum(dim=1), screening.weights)
             rows = zip(*(column.tolist() for column in columns), strict=True)
-            self._screened = {number: (chunks, score) for number, chunks, score in rows}
+            self._screened = dict(zip(screening.episode_ids.tolist(), rows, strict=True))
         # Columns: samples, scored samples, Σ score, Σ weight.
         self.sums = torch.zeros(total, 4, dtype=torch.float64, device=device)
 
@@ -61,9 +61,11 @@ class EpisodeLedger:
         rows = [row for row, *_ in self._places]
         samples, scored, scores, weights = totals[rows].cpu().unbind(1)
         if self._screened:
-            known = [self._screened.get(row, (0, 0.0)) for row in rows]
-            scored = torch.tensor([chunks for chunks, _ in known])
-            scores = torch.tensor([chunks * score for chunks, score in known])
+            known = [self._screened.get(row, (0, 0.0, 1.0)) for row in rows]
+            scored = torch.tensor([chunks for chunks, _, _ in known])
+            scores = torch.tensor([chunks * score for chunks, score, _ in known])
+            weights = torch.where(samples > 0, weights, torch.tensor([weight for _, _, weight in known]))
+            samples = samples.clamp(min=1)
         table = pyarrow.table(
             {
                 "source_id": [source_id for _, source_id, _, _ in self._places],

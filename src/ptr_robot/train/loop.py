@@ -89,7 +89,7 @@ class Trainer:
         self.parts = parts
         self.accelerator = accelerator
         self.optimiser = Optimiser(plan, parts.module, accelerator)
-        self.ledger = EpisodeLedger(parts.loader.dataset, accelerator.device, parts.screening)
+        self.ledger = EpisodeLedger(parts.everything, accelerator.device, parts.screening)
         self.window = MetricWindow(accelerator.device)
         self.state = TrainingState(self.optimiser, parts.loader, self.ledger, self.window)
         self.trained = TrainedPolicy(parts.policy, parts.module.ptr.belief, parts.sources)
@@ -180,9 +180,8 @@ class Trainer:
 
 
 def _describe(screening: Screening) -> str:
-    weights = screening.weights
-    below, zero = int((weights < 0.5).sum()), int((weights == 0).sum())
-    return f"screened {len(weights)} episodes: {below} weigh less than half, {zero} of them nothing"
+    num_kept = int((screening.weights > 0).sum())
+    return f"screened {len(screening.weights)} episodes: {num_kept} are kept, the others are left out"
 
 
 def endless(loader: SegmentLoader) -> Iterator[SegmentBatch]:

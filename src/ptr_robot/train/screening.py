@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
 from ptr_robot.data.batch import SegmentBatch
+from ptr_robot.data.config import SourceConfig
 from ptr_robot.data.dataset import SegmentDataset
 from ptr_robot.errors import DataError
 from ptr_robot.method.screening import Screening, ScreeningConfig, Transitions, screen
@@ -40,6 +44,20 @@ def screen_dataset(
     scale = moved.square().sum(dim=1).mean().sqrt() / looked.square().sum(dim=1).mean().sqrt().clamp_min(1e-9)
     changes = torch.cat([moved, scale * looked], dim=1)
     return screen(Transitions(torch.cat([states, looks], dim=1), changes, actions, tasks, episodes), config)
+
+
+def kept_sources(dataset: SegmentDataset, weights: Tensor, sources: Sequence[SourceConfig]) -> list[SourceConfig]:
+    """The sources without the episodes that weigh nothing; of a source that would be empty, the first one stays.
+
+    Leaving them out and weighing them by zero have the same expectation, but batches without them are full.
+    """
+    kept, first = [], 0
+    for source, config in zip(dataset.sources, sources, strict=True):
+        numbers = [episode.episode_index for episode in source.index.episodes]
+        chosen = [number for number in numbers if weights[first + number] > 0]
+        kept.append(replace(config, episodes=chosen or numbers[:1]))
+        first += source.index.total_episodes
+    return kept
 
 
 def episode_weights(screening: Screening, num_episodes: int) -> Tensor:  # (episodes,)

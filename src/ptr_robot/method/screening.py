@@ -25,6 +25,8 @@ from ptr_robot.method.posterior import cosine_logits, identify
 
 CHANNELS = ("outcome", "action", "instruction")
 _ROWS_AT_ONCE = 2048
+_STRONG_EVIDENCE = 0.05  # what is allowed no more weight than this is left out
+_LEAST_WEIGHT = 0.25  # of what is kept: the paper's lower bound
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class ScreeningConfig:
     temperature: float = 0.1
     lr: float = 1e-3
     weight_decay: float = 1e-2
-    # Of each task, the share of episodes that is kept at least: q/p never exceeds twice its inverse.
+    # Of each task, the share of episodes that is kept at least: q/p never exceeds four times its inverse.
     keep_share: float = 0.25
     # Chunks of the dataset that are looked at, evenly over episodes.
     max_chunks: int = 20_000
@@ -91,7 +93,7 @@ class Screening:
     episode_ids: Tensor  # (E,) int64, ascending
     num_chunks: Tensor  # (E,) int64
     scores: Tensor  # (E, channels) mean log posterior over uniform, in nats
-    weights: Tensor  # (E,) zero for what is left out, .5 to 1 for what is kept
+    weights: Tensor  # (E,) zero for what is left out, .25 to 1 for what is kept
 
 
 def screen(transitions: Transitions, config: ScreeningConfig) -> Screening:
@@ -108,13 +110,13 @@ def screen(transitions: Transitions, config: ScreeningConfig) -> Screening:
     for channel in means.unbind(1):
         allowed = torch.minimum(allowed, channel_weights(channel, tasks))
     is_kept = keep_enough(allowed, means.sum(dim=1), tasks, config.keep_share)
-    weights = torch.where(is_kept, allowed.clamp(min=0.5), 0.0)
+    weights = torch.where(is_kept, allowed.clamp(min=_LEAST_WEIGHT), 0.0)
     return Screening(episode_ids, num_chunks, means, weights)
 
 
 def keep_enough(allowed: Tensor, scores: Tensor, tasks: Tensor, share: float) -> Tensor:  # (E,) each -> (E,) bool
-    """What weighs at least a half, and of every task the best ``share`` in any case."""
-    is_kept = allowed >= 0.5
+    """All but what strong evidence is against, and of every task the best ``share`` in any case."""
+    is_kept = allowed > _STRONG_EVIDENCE
     for task in range(int(tasks.max()) + 1):
         rows = (tasks == task).nonzero().squeeze(1)
         needed = math.ceil(share * len(rows))

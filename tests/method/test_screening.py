@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from ptr_robot.errors import ConfigError, ShapeError
+from ptr_robot.method.screening import CHANNELS, ScreeningConfig, Transitions, screen
+
+QUICK = ScreeningConfig(steps=300, batch_size=128, pool_size=256, hidden_dim=32, num_folds=3, lr=5e-3)
+EPISODES, CHUNKS, TASKS = 60, 12, 3
+
+
+def lawful(seed: int = 0) -> Transitions:
+    """Chunks whose change and action follow from observation and task, up to noise."""
+    random = torch.Generator().manual_seed(seed)
+    count = EPISODES * CHUNKS
+    episodes = torch.arange(EPISODES).repeat_interleave(CHUNKS)
+    tasks = (episodes // 2) % TASKS
+    observations = torch.randn(count, 6, generator=random)
+    effects, habits = torch.randn(TASKS, 6, 5, generator=random), torch.randn(TASKS, 6, 8, generator=random)
+    noise = 0.2 * torch.randn(count, 13, generator=random)
+    changes = torch.einsum("ni,nio->no", observations, effects[tasks]) + noise[:, :5]
+    actions = torch.einsum("ni,nio->no", observations, habits[tasks]) + noise[:, 5:]
+    return Transitions(observations, changes, actions, tasks, episodes)
+
+
+IS_FAULTY = torch.arange(EPISODES) % 5 < 2
+
+
+def spoilt(kind: str) -> Transitions:
+    """Two in five episodes have one thing replaced by that of another chunk."""
+    clean = lawful()
+    rows = IS_FAULTY[clean.episode_ids]
+    other = torch.randperm(len(rows), generator=torch.Generator().manual_seed(9))
+    if kind == "instruction":
+        return replace(clean, task_ids=torch.where(rows, (clean.task_ids + 1) % TASKS, clean.task_ids))
+    name = {"outcome": "changes", "action": "actions"}[kind]
+    values = getattr(clean, name)
+    return replace(clean, **{name: torch.where(rows.unsqueeze(1), values[other], values)})
+
+
+@pytest.mark.parametrize("kind", CHANNELS)
+def test_every_kind_of_fault_loses_its_weight_through_its_channel(kind):
+    found = screen(spoilt(kind), QUICK)
+    assert found.weights[IS_FAULTY].mean() < 0.15
+    assert found.weights[~IS_FAULTY].mean() > 0.7
+    drops = found.scores[~IS_FAULTY].mean(dim=0) - found.scores[IS_FAULTY].mean(dim=0)
+    assert drops[CHANNELS.index(kind)] > 1.0
+
+
+def test_lawful_data_keeps_its_weight():
+    assert screen(lawful(), QUICK).weights.mean() > 0.9
+
+
+def test_screening_repeats_itself_and_leaves_random_numbers_alone():
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    first, second = screen(spoilt("action"), QUICK), screen(spoilt("action"), QUICK)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(first.scores, second.scores)
+    assert torch.equal(first.weights, second.weights)
+
+
+def test_means_and_counts_are_those_of_the_episodes():
+    found = screen(replace(lawful(), episode_ids=lawful().episode_ids + 7), QUICK)
+    assert found.episode_ids.tolist() == list(range(7, 7 + EPISODES))
+    assert found.num_chunks.tolist() == [CHUNKS] * EPISODES
+
+
+def test_constant_columns_change_nothing():
+    clean = lawful()
+    wider = replace(
+        clean, observations=torch.cat([clean.observations, torch.full((len(clean.task_ids), 4), 2.5)], dim=1)
+    )
+    assert torch.equal(screen(wider, QUICK).weights, screen(clean, QUICK).weights)
+
+
+def test_pure_noise_is_at_chance_across_folds():
+    """A head that had learnt its samples by heart would find them; across folds nothing can be found."""
+    random = torch.Generator().manual_seed(0)
+    clean = lawful()
+    noise = replace(clean, changes=torch.randn(clean.changes.shape, generator=random))
+    found = screen(noise, QUICK)
+    assert found.scores[:, CHANNELS.index("outcome")].mean() < 0.05
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"steps": 0}, "screening.steps is 0"),
+        ({"num_folds": 1}, "screening.num_folds is 1"),
+        ({"keep_share": 0}, "keep_share"),
+    ],
+)
+def test_bad_settings_are_named(change, message):
+    with pytest.raises(ConfigError, match=message):
+        ScreeningConfig(**change)
+
+
+def test_parts_of_different_lengths_are_refused():
+    with pytest.raises(ShapeError, match="different lengths"):
+        replace(lawful(), task_ids=torch.zeros(3, dtype=torch.int64))

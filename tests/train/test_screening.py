@@ -1,0 +1,51 @@
+"""Screening inside a run: what is looked at, what is left out, and what the run records."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import datetime
+
+import torch
+
+from ptr_robot.data.metadata import read_parquet
+from ptr_robot.method.screening import ScreeningConfig
+from ptr_robot.train.build import build_parts
+from ptr_robot.train.config import DatasetConfig, PolicyChoice, resolve
+from ptr_robot.train.episodes import EPISODE_SCORES_FILE
+from ptr_robot.train.loop import train
+
+from .conftest import LENGTHS
+
+QUICK = ScreeningConfig(steps=3, batch_size=8, pool_size=8, hidden_dim=8, num_folds=2)
+
+
+def screened(settings, **changes):
+    return dataclasses.replace(settings(method="screened"), screening=QUICK, **changes)
+
+
+def test_every_episode_is_judged_and_kept_ones_are_trained_on(settings):
+    parts = build_parts(resolve(screened(settings), datetime.now()))
+    found = parts.screening
+    assert found.episode_ids.tolist() == list(range(len(LENGTHS)))
+    kept = [number for number, weight in zip(found.episode_ids.tolist(), found.weights.tolist(), strict=True) if weight]
+    (source,) = parts.loader.dataset.sources
+    assert [episode.episode_index for episode in source.index.episodes] == kept
+    batch = next(iter(parts.loader))
+    output, _ = parts.module(batch, 0)
+    expected = found.weights[batch.episode_id].repeat_interleave(batch.num_chunks)
+    expected[batch.chunk_is_pad.flatten()] = 0.0
+    torch.testing.assert_close(output.weights, expected)
+
+
+def test_a_policy_that_looks_is_screened_by_what_it_sees(settings, image_data):
+    dataset = DatasetConfig(repo_id=str(image_data), num_chunks=2, cache_dir=str(image_data.parent / "cache"))
+    policy = PolicyChoice(preset="tiny", chunk_length=4, image_size=32, device="cpu")
+    parts = build_parts(resolve(screened(settings, dataset=dataset, policy=policy, batch_size=2), datetime.now()))
+    assert parts.screening.scores.isfinite().all()
+
+
+def test_the_run_records_scores_and_weights_of_all_episodes(settings):
+    result = train(screened(settings))
+    rows = read_parquet(result.output_dir / EPISODE_SCORES_FILE).to_pylist()
+    assert [row["episode_index"] for row in rows] == list(range(len(LENGTHS)))
+    assert all(row["mean_score"] is not None and 0 <= row["mean_weight"] <= 1 for row in rows)

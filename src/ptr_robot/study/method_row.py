@@ -85,9 +85,8 @@ class MethodRow:
 
     @property
     def weighs_itself(self) -> bool:
-        """Whether the training finds scores and weights of its own."""
-        config = self.ptr_config(steps=1, log_freq=1)
-        return config.scorer.enabled
+        """Whether the run finds scores and weights of its own, in training or before it."""
+        return self.method == "screened" or self.ptr_config(steps=1, log_freq=1).scorer.enabled
 
     def ptr_config(self, *, steps: int, log_freq: int) -> PTRConfig:
         """The method's settings for a run of that length, with the row's changes."""

@@ -1,0 +1,129 @@
+"""How well episodes are told apart without labels: screening against what a user would try instead.
+
+    ptr study headline
+    python benchmarks/detection.py outputs/study/headline
+
+Reads the demonstrations that a study has recorded. Those of faulty operators are judged as they are; those without a
+fault get the paper's corruptions first. Prints, by fault, the chance that a good episode is ranked above a faulty one
+of the same task (AUROC), pooled over pairs of all datasets, and the share of faulty episodes before and after
+screening. Nothing here trains a policy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import torch
+
+from ptr_robot.data.config import DataConfig, SourceConfig
+from ptr_robot.data.corruptions import corrupt_dataset
+from ptr_robot.data.dataset import SegmentDataset
+from ptr_robot.data.ground_truth import read_ground_truth
+from ptr_robot.method.screening import CHANNELS, ScreeningConfig
+from ptr_robot.study.data_jobs import source_fields
+from ptr_robot.study.definition import CorruptionSettings
+from ptr_robot.study.rules import RULES
+from ptr_robot.study.rules.tracks import read_tracks
+from ptr_robot.study.separation import auroc
+from ptr_robot.train.build import sample_facts
+from ptr_robot.train.screening import screen_dataset
+
+LENGTH = 16
+CORRUPTIONS = {
+    "wrong instruction, 40%": CorruptionSettings("ln", fraction=0.4),
+    "label noise σ=.5, 30%": CorruptionSettings("ani", fraction=0.3, sigma=0.5),
+    "label noise σ=.1, 30%": CorruptionSettings("ani", fraction=0.3, sigma=0.1),
+    "truncated, 25%": CorruptionSettings("tt", fraction=0.25),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("study", type=Path, help="a study's output folder")
+    folder = parser.parse_args().study
+    table = Table()
+    with tempfile.TemporaryDirectory() as scratch:
+        for number, dataset in enumerate(sorted((folder / "demonstrations").iterdir())):
+            truths = read_ground_truth(dataset) or {}
+            if any(truth.is_faulty for truth in truths.values()):
+                table.judge(dataset, Path(scratch), "executed")
+                continue
+            for title, corruption in CORRUPTIONS.items():
+                copy = Path(scratch) / f"{number}-{len(list(Path(scratch).iterdir()))}"
+                corrupt_dataset(dataset, copy, corruption.corruptions(), seed=number)
+                table.judge(copy, Path(scratch), title)
+            table.judge(dataset, Path(scratch), "no fault")
+    table.print()
+
+
+class Table:
+    """Pairs of a good and a faulty episode by fault and judge, and the mass that faulty episodes have."""
+
+    def __init__(self) -> None:
+        self.pairs: dict[str, dict[str, list[tuple[float, int]]]] = defaultdict(lambda: defaultdict(list))
+        self.mass: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
+
+    def judge(self, folder: Path, scratch: Path, title: str) -> None:
+        """Ask every judge of one dataset."""
+        source = SourceConfig(**source_fields(folder, None))
+        config = DataConfig(sources=[source], chunk_length=LENGTH, num_chunks=1, image_size=0, cache_dir=str(scratch))
+        started = time.monotonic()
+        data = SegmentDataset(config)
+        found = screen_dataset(data, sample_facts(data, None), ScreeningConfig())
+        seconds = time.monotonic() - started
+        tracks = read_tracks(source, config)
+        standings = {"screening": dict(zip(found.episode_ids.tolist(), found.scores.sum(dim=1).tolist(), strict=True))}
+        for column, channel in enumerate(CHANNELS):
+            values = found.scores[:, column].tolist()
+            standings[f"  {channel} alone"] = dict(zip(found.episode_ids.tolist(), values, strict=True))
+        standings["its weights"] = dict(zip(found.episode_ids.tolist(), found.weights.tolist(), strict=True))
+        for name, rule in RULES.items():
+            values = rule(tracks, LENGTH, 0)
+            standings[name] = {t.episode_index: -value for t, value in zip(tracks, values, strict=True)}
+        self._add(folder, title, standings, {track.episode_index: track.task for track in tracks})
+        kept = self.mass[title][-1]
+        print(f"{title}: {len(tracks)} episodes screened in {seconds:.0f} s, {kept[0]:.2f} of them faulty, "
+              f"{kept[1]:.2f} of the kept mass; {kept[2]:.2f} of the good mass is kept", flush=True)  # fmt: skip
+
+    def _add(self, folder: Path, title: str, standings: dict[str, dict[int, float]], tasks: dict[int, str]) -> None:
+        truths = read_ground_truth(folder) or {}
+        kinds = sorted({fault.kind for truth in truths.values() for fault in truth.faults})
+        for kind in kinds:
+            name = kind if title == "executed" else title
+            for judge, values in standings.items():
+                for task in sorted(set(tasks.values())):
+                    own = [number for number in values if tasks[number] == task]
+                    good = [values[number] for number in own if not truths[number].is_faulty]
+                    bad = [values[n] for n in own if any(fault.kind == kind for fault in truths[n].faults)]
+                    if good and bad:
+                        self.pairs[name][judge].append((auroc(bad, good), len(good) * len(bad)))
+        weights = standings["its weights"]
+        faulty = torch.tensor([truths[number].is_faulty for number in weights])
+        mass = torch.tensor(list(weights.values()))
+        kept_good = float(mass[~faulty].mean()) if (~faulty).any() else 0.0
+        self.mass[title].append((float(faulty.float().mean()), float(mass[faulty].sum() / mass.sum()), kept_good))
+
+    def print(self) -> None:
+        """One row a judge, one column a fault."""
+        kinds = list(self.pairs)
+        judges = list(next(iter(self.pairs.values())))
+        print("\n| judge | " + " | ".join(kinds) + " |\n|---" + "|---" * len(kinds) + "|")
+        for judge in judges:
+            cells = []
+            for kind in kinds:
+                values = self.pairs[kind][judge]
+                total = sum(count for _, count in values)
+                cells.append(f"{sum(area * count for area, count in values) / total:.2f}")
+            print(f"| {judge} | " + " | ".join(cells) + " |")
+        print("\n| data | faulty | of the kept mass | good mass kept |\n|---|---|---|---|")
+        for title, rows in self.mass.items():
+            means = [sum(row[column] for row in rows) / len(rows) for column in range(3)]
+            print(f"| {title} ({len(rows)} datasets) | " + " | ".join(f"{mean:.2f}" for mean in means) + " |")
+
+
+if __name__ == "__main__":
+    main()

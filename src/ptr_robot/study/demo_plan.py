@@ -32,7 +32,7 @@ class Method:
 METHODS = (
     Method(BASELINE, "SFT", "sft"),
     Method("ptr-paper", "PTR (paper)", "paper"),
-    Method("ptr-robust", "PTR (robust)", "robust"),
+    Method("ptr-screened", "PTR (screened)", "screened"),
     Method(UPPER_BOUND, "SFT, clean part alone", "sft", is_clean_only=True),
 )
 

@@ -73,7 +73,7 @@ def test_bytes_give_one_id_a_byte_after_a_start():
 
 
 def test_the_streams_are_the_language_model(word_config, tmp_path):
-    """With no state, vision or belief before it, text alone must give the language model's own hidden states."""
+    """Text alone must give the language model's own hidden states: und as they enter its last layer, gen at its end."""
     und = write_qwen3(tmp_path / "und", width=48, mlp_width=64)
     gen = write_qwen3(tmp_path / "gen", width=32, mlp_width=48)
     policy = build_policy(word_config, seed=0).eval()
@@ -86,7 +86,8 @@ def test_the_streams_are_the_language_model(word_config, tmp_path):
             tokens = {"und": torch.zeros(1, 0, 48), "gen": torch.zeros(1, 0, 32)}
             tokens[name] = reference.model.embed_tokens(ids)
             output = policy.trunk(tokens["und"], tokens["gen"], torch.arange(5).unsqueeze(0), causal)
-            expected = reference.model(inputs_embeds=tokens[name]).last_hidden_state
+            hidden = reference.model(inputs_embeds=tokens[name], output_hidden_states=True).hidden_states
+            expected = reference.model.norm(hidden[-2]) if name == "und" else hidden[-1]
             torch.testing.assert_close(getattr(output, name), expected, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(policy.trunk.embed_text(ids), und.model.embed_tokens(ids))
 

@@ -20,10 +20,10 @@ KeysValues = tuple[Tensor, Tensor]  # (N, n, Hkv, head_dim) each
 
 @dataclass(frozen=True)
 class TrunkOutput:
-    """Final-norm hidden states of both streams, and the keys and values of every layer."""
+    """Normed hidden states of both streams, and the keys and values of every layer."""
 
-    und: Tensor  # (N, U, Du)
-    gen: Tensor  # (N, G, Dg)
+    und: Tensor  # (N, U, Du) as they enter the last layer
+    gen: Tensor  # (N, G, Dg) as they leave it
     keys_values: tuple[KeysValues, ...]  # one a layer, over past and present tokens
 
 
@@ -32,6 +32,9 @@ class MixtureOfTransformers(nn.Module):
 
     ``und`` carries text and vision, ``gen`` carries state, belief and actions. A stream may have no tokens in a
     pass: at inference the context's keys and values are kept, and the passes over actions run ``gen`` alone.
+
+    Of the last layer ``und`` has keys and values only: what it would attend to there reaches no action, and as the
+    context that PTR scores it would cost a forward and a backward pass that SFT does not need.
     """
 
     def __init__(self, config: TrunkConfig, vocabulary_size: int) -> None:
@@ -40,6 +43,10 @@ class MixtureOfTransformers(nn.Module):
         self.und = create_stream(config, config.context, vocabulary_size)
         self.gen = create_stream(config, config.action, vocabulary_size=1)
         del self.gen.embed_tokens  # state and actions have embedders of their own
+        last = self.und.layers[-1]
+        for idle in (last.self_attn.q_proj, last.self_attn.q_norm, last.self_attn.o_proj, last.mlp):
+            idle.requires_grad_(False)
+        last.post_attention_layernorm.requires_grad_(False)
 
     def embed_text(self, ids: Tensor) -> Tensor:  # (N, n) -> (N, n, Du)
         """The language model's own token embeddings."""
@@ -58,7 +65,9 @@ class MixtureOfTransformers(nn.Module):
         rotation = self._rotation(positions)
         keys_values: list[KeysValues] = []
         for index, layers in enumerate(zip(self.und.layers, self.gen.layers, strict=True)):
-            arguments = (layers, (und, gen), rotation, mask.unsqueeze(1), past[index] if past is not None else None)
+            is_last = index == self.config.num_layers - 1
+            before = past[index] if past is not None else None
+            arguments = (layers, (und, gen), rotation, mask.unsqueeze(1), before, is_last)
             if self.config.checkpoint_activations and torch.is_grad_enabled():
                 (und, gen), pair = checkpoint(joint_layer, *arguments, use_reentrant=False)
             else:
@@ -96,36 +105,52 @@ def joint_layer(
     rotation: tuple[Tensor, Tensor],  # cosines and sines
     mask: Tensor,  # (N, 1, n, P + n)
     past: KeysValues | None,
+    is_last: bool,
 ) -> tuple[tuple[Tensor, Tensor], KeysValues]:
-    """One layer of both streams; returns the streams and the keys and values over past and present."""
-    heads = [_project(*pair) for pair in zip(layers, streams, strict=True) if pair[1].shape[1]]
-    queries, keys, values = (_join(kind) for kind in zip(*heads, strict=True))
-    queries, keys = require(QWEN3, "lerobot").apply_rotary_pos_emb(queries, keys, *rotation, unsqueeze_dim=2)
-    queries, keys = queries.to(values.dtype), keys.to(values.dtype)  # norms and rotations run in float32
+    """One layer of both streams; returns the streams and the keys and values over past and present.
+
+    The last one returns ``und`` as it came.
+    """
+    boundary = streams[0].shape[1]
+    first = boundary if is_last else 0  # the first token that attends
+    present = [(layer, tokens) for layer, tokens in zip(layers, streams, strict=True) if tokens.shape[1]]
+    normed = [(layer.self_attn, layer.input_layernorm(tokens)) for layer, tokens in present]
+    keys = _rotate(_join([_heads(attention, "k", tokens) for attention, tokens in normed]), rotation)
+    values = _join([_heads(attention, "v", tokens) for attention, tokens in normed])
+    keys = keys.to(values.dtype)  # norms and rotations run in float32
     if past is not None:
         keys, values = torch.cat([past[0], keys], dim=1), torch.cat([past[1], values], dim=1)
+    attending = normed[1:] if is_last and boundary else normed
+    if not attending:
+        return streams, (keys, values)
+    queries = _join([_heads(attention, "q", tokens) for attention, tokens in attending])
+    queries = _rotate(queries, (rotation[0][:, first:], rotation[1][:, first:])).to(values.dtype)
     attended = F.scaled_dot_product_attention(  # over (N, heads, n, head_dim)
-        queries.transpose(1, 2), keys.transpose(1, 2), values.transpose(1, 2), attn_mask=mask, enable_gqa=True
+        queries.transpose(1, 2),
+        keys.transpose(1, 2),
+        values.transpose(1, 2),
+        attn_mask=mask[:, :, first:],
+        enable_gqa=True,
     )
     attended = attended.transpose(1, 2).flatten(2)  # (N, n, H head_dim)
-    boundary = streams[0].shape[1]
-    und = _finish(layers[0], streams[0], attended[:, :boundary])
-    gen = _finish(layers[1], streams[1], attended[:, boundary:])
+    und = streams[0] if is_last else _finish(layers[0], streams[0], attended[:, :boundary])
+    gen = _finish(layers[1], streams[1], attended[:, boundary - first :])
     return (und, gen), (keys, values)
 
 
-def _project(layer: Any, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # (N, n, heads, head_dim) each
-    """Queries, keys and values of one stream, with Qwen3's norms."""
-    attention = layer.self_attn
-    normed = layer.input_layernorm(hidden)
-    shape = (*normed.shape[:2], -1, attention.head_dim)
-    queries = attention.q_norm(attention.q_proj(normed).view(shape))
-    keys = attention.k_norm(attention.k_proj(normed).view(shape))
-    values = attention.v_proj(normed).view(shape)
-    return queries, keys, values
+def _heads(attention: Any, name: str, tokens: Tensor) -> Tensor:  # (N, n, D) -> (N, n, heads, head_dim)
+    """Queries, keys or values of one stream; Qwen3 norms each head of the first two."""
+    heads: Tensor = getattr(attention, f"{name}_proj")(tokens).view(*tokens.shape[:2], -1, attention.head_dim)
+    return heads if name == "v" else getattr(attention, f"{name}_norm")(heads)
 
 
-def _join(streams: tuple[Tensor, ...]) -> Tensor:  # (N, n, heads, head_dim) each
+def _rotate(heads: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:  # (N, n, heads, head_dim)
+    cosines, sines = (part.unsqueeze(2) for part in rotation)
+    rotated: Tensor = heads * cosines + require(QWEN3, "lerobot").rotate_half(heads) * sines
+    return rotated
+
+
+def _join(streams: list[Tensor]) -> Tensor:  # (N, n, heads, head_dim) each
     """The tokens of all streams in one sequence."""
     return streams[0] if len(streams) == 1 else torch.cat(streams, dim=1)
 

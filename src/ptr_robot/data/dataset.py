@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 class SegmentDataset:
     """Segments of all sources, numbered source by source, episode by episode, start by start."""
 
-    def __init__(self, config: DataConfig, seed: int = 0) -> None:
+    def __init__(self, config: DataConfig, seed: int = 0, instructions: Mapping[int, str] | None = None) -> None:
         if not config.sources:
             raise ConfigError("the data has no sources; give at least one, such as sources: [{repo_id: owner/name}]")
         self.config = config
@@ -40,6 +40,8 @@ class SegmentDataset:
         ]
         self._source_ends = np.cumsum(self.counts)
         texts = [text for source in self.sources for _, text in sorted(source.index.tasks.items())]
+        self._instructions = dict(instructions or {})  # in place of the recorded ones, by episode_id
+        texts += self._instructions.values()
         self.task_ids: dict[str, int] = {text: number for number, text in enumerate(dict.fromkeys(texts))}
 
     @property
@@ -93,7 +95,9 @@ class SegmentDataset:
         source = self.sources[source_id]
         first_sample = int(self._first_sample[source_id]) + episode.first_index
         plan = self.layout.plan(start, episode.length, first_sample)
-        task = source.index.tasks[self._task_index(source, episode, start)]
+        episode_id = int(self._first_episode[source_id]) + episode.episode_index
+        recorded = source.index.tasks[self._task_index(source, episode, start)]
+        task = self._instructions.get(episode_id, recorded)
         pictures, view_mask = self._pictures(source, episode, plan)
         return {
             "frames": pictures,
@@ -107,7 +111,7 @@ class SegmentDataset:
             "offset_steps": plan.offset_steps,
             "sample_id": np.where(plan.chunk_is_pad, -1, first_sample + plan.chunk_starts),
             "phase": (plan.state_rows / max(1, episode.length - 1)).astype(np.float32),
-            "episode_id": self._first_episode[source_id] + episode.episode_index,
+            "episode_id": np.int64(episode_id),
             "task_id": self.task_ids[task],
             "source_id": source_id,
             "instructions": task,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from torch.utils.data import DataLoader
@@ -142,9 +142,10 @@ def make_loader(
     rank: int = 0,
     world_size: int = 1,
     pin_memory: bool = False,
+    instructions: Mapping[int, str] | None = None,  # in place of the recorded ones, by episode_id
 ) -> SegmentLoader:
     """Open the sources of ``config`` and give their segments in batches of ``batch_size`` a rank."""
-    dataset = SegmentDataset(config, seed)
+    dataset = SegmentDataset(config, seed, instructions)
     given = [source.config.weight for source in dataset.sources]
     weights = tuple(weight for weight in given if weight is not None)
     order = EpochOrder(dataset.counts, weights or None, seed, shuffle)

@@ -79,14 +79,15 @@ def channel_inputs(channel: str, contexts: Tensor, samples: Samples) -> Tensor: 
 class ChannelHeads(nn.Module):
     """``num_folds`` two-layer heads that share no parameter: from a channel's inputs to its target space."""
 
-    def __init__(self, config: ScorerConfig, *, input_dim: int, target_dim: int) -> None:
+    def __init__(self, config: ScorerConfig, *, input_dim: int, target_dim: int, is_direction: bool = True) -> None:
         super().__init__()
         folds, hidden = config.num_folds, config.hidden_dim
+        self.is_direction = is_direction  # whether queries have unit length
         self.first = StackedLinear(folds, input_dim, hidden)
         self.second = StackedLinear(folds, hidden, hidden)
         self.output = StackedLinear(folds, hidden, target_dim)
 
     def forward(self, inputs: Tensor) -> Tensor:  # (N, inputs) -> (F, N, D)
-        """Unit-length queries in float32."""
-        query: Tensor = self.output(F.silu(self.second(F.silu(self.first(inputs)))))
-        return F.normalize(query.float(), dim=-1)
+        """Queries in float32."""
+        query: Tensor = self.output(F.silu(self.second(F.silu(self.first(inputs))))).float()
+        return F.normalize(query, dim=-1) if self.is_direction else query

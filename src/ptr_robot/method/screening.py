@@ -9,22 +9,28 @@ step on.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from ptr_robot.errors import ConfigError, ShapeError
-from ptr_robot.method.channels import INSTRUCTION_DIM, ChannelHeads, instruction_codes
-from ptr_robot.method.config import ScorerConfig
+from ptr_robot.method.channels import INSTRUCTION_DIM, instruction_codes
 from ptr_robot.method.episodes import channel_weights
-from ptr_robot.method.folds import assign_folds, training_shares
-from ptr_robot.method.pool import Candidates
-from ptr_robot.method.posterior import cosine_logits, identify
+from ptr_robot.method.folds import assign_folds
+from ptr_robot.method.identification import (
+    Question,
+    WhichAction,
+    WhichConsequence,
+    WhichInstruction,
+    cross_fit,
+    standardised,
+)
+from ptr_robot.method.mixture import fit_two_populations
 
 CHANNELS = ("outcome", "action", "instruction")
-_ROWS_AT_ONCE = 2048
+_INSTRUCTION_TEMPERATURE = 0.5  # high: a head that cannot be very sure of itself is not led astray by wrong labels
 _STRONG_EVIDENCE = 0.05  # what is allowed no more weight than this is left out
 _LEAST_WEIGHT = 0.25  # of what is kept: the paper's lower bound
 
@@ -33,7 +39,7 @@ _LEAST_WEIGHT = 0.25  # of what is kept: the paper's lower bound
 class ScreeningConfig:
     """How much the heads learn, and how much stays at least."""
 
-    # Of the heads' optimiser.
+    # Of the heads' optimiser, at most: they stop where episodes that they never saw are told best.
     steps: int = 500
     # Chunks in a step, each a candidate for all others.
     batch_size: int = 256
@@ -92,26 +98,84 @@ class Screening:
 
     episode_ids: Tensor  # (E,) int64, ascending
     num_chunks: Tensor  # (E,) int64
-    scores: Tensor  # (E, channels) mean log posterior over uniform, in nats
+    scores: Tensor  # (E, channels) mean log posterior over uniform, in nats; that of the instruction as it was given
+    standings: Tensor  # (E,) the lower of how far instruction and the rest are from good ones, in their deviations
     weights: Tensor  # (E,) zero for what is left out, .25 to 1 for what is kept
+    instructions: Tensor  # (E,) int64 the task that was given, or the one that strong evidence gives instead
+    is_corrected: Tensor  # (E,) bool whether it is another one
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """Which chunks belong together."""
+
+    ids: Tensor  # (E,) int64, ascending
+    rows: Tensor  # (N,) int64: each chunk's place among the episodes
+    num_chunks: Tensor  # (E,) int64
+
+    @classmethod
+    def of(cls, transitions: Transitions) -> Episodes:
+        """All that have a chunk."""
+        return cls(*torch.unique(transitions.episode_ids, return_inverse=True, return_counts=True))
+
+    def means(self, values: Tensor) -> Tensor:  # (N, D) -> (E, D)
+        """Over the chunks of each."""
+        sums = torch.zeros(len(self.ids), values.shape[1]).index_add_(0, self.rows, values)
+        return sums / self.num_chunks.unsqueeze(1)
+
+    def first(self, values: Tensor) -> Tensor:  # (N,) -> (E,)
+        """What all chunks of an episode share."""
+        shared = torch.zeros(len(self.ids), dtype=values.dtype)
+        shared[self.rows] = values
+        return shared
 
 
 def screen(transitions: Transitions, config: ScreeningConfig) -> Screening:
-    """Fit the heads, score every chunk by the head that never saw its episode, and weigh the episodes."""
+    """Fit the heads, score every chunk by the head that never saw its episode, correct instructions, weigh episodes."""
     transitions = transitions.without_constants()
+    episodes = Episodes.of(transitions)
     with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay as they were
         torch.default_generator.manual_seed(config.seed)
-        scores = torch.stack([_channel_scores(transitions, config, channel) for channel in CHANNELS], dim=1)
-    episode_ids, rows, num_chunks = torch.unique(transitions.episode_ids, return_inverse=True, return_counts=True)
-    means = torch.zeros(len(episode_ids), len(CHANNELS)).index_add_(0, rows, scores) / num_chunks.unsqueeze(1)
-    tasks = torch.zeros(len(episode_ids), dtype=torch.int64)
-    tasks[rows] = torch.unique(transitions.task_ids, return_inverse=True)[1]
-    allowed = torch.ones(len(episode_ids))
-    for channel in means.unbind(1):
-        allowed = torch.minimum(allowed, channel_weights(channel, tasks))
-    is_kept = keep_enough(allowed, means.sum(dim=1), tasks, config.keep_share)
+        given_scores, instructions = identify_instructions(transitions, episodes, config)
+        is_corrected = instructions != episodes.first(transitions.task_ids)
+        rows = episodes.rows
+        task_ids = torch.where(is_corrected[rows], instructions[rows], transitions.task_ids)
+        inputs = _before(replace(transitions, task_ids=task_ids))
+        questions: list[Question] = [
+            WhichConsequence(transitions.changes, config.temperature, config.pool_size),
+            WhichAction(transitions.actions, config.pool_size),
+        ]
+        scores = [question.scores(_answer(question, inputs, transitions, config)) for question in questions]
+    means = episodes.means(torch.stack([*scores, given_scores[episodes.rows]], dim=1))  # (E, channels)
+    tasks = torch.unique(instructions, return_inverse=True)[1]
+    joint = means[:, :2].sum(dim=1)  # consequence and action together
+    allowed = channel_weights(joint, tasks)
+    is_kept = keep_enough(allowed, joint, tasks, config.keep_share)
     weights = torch.where(is_kept, allowed.clamp(min=_LEAST_WEIGHT), 0.0)
-    return Screening(episode_ids, num_chunks, means, weights)
+    standings = _standings(joint, tasks)
+    if len(torch.unique(transitions.task_ids)) > 1:
+        standings = torch.minimum(standings, _standings(given_scores, torch.zeros_like(tasks)))
+    return Screening(episodes.ids, episodes.num_chunks, means, standings, weights, instructions, is_corrected)
+
+
+def identify_instructions(
+    transitions: Transitions, episodes: Episodes, config: ScreeningConfig
+) -> tuple[Tensor, Tensor]:  # (E,), (E,) int64
+    """Each episode's mean score of the instruction it was given, and the instruction that it is taken to have.
+
+    Heads learn twice, the second time only from episodes on which they agree with the instruction. An episode with
+    several instructions keeps them.
+    """
+    given = likely = episodes.first(transitions.task_ids)
+    kinds, scores = torch.unique(transitions.task_ids), torch.zeros(len(given))
+    for _ in range(2 if len(kinds) > 1 else 0):
+        question = WhichInstruction(transitions.task_ids, (likely == given)[episodes.rows], _INSTRUCTION_TEMPERATURE)
+        queries = _answer(question, _around(transitions), transitions, config)
+        likely = kinds[episodes.means(question.log_posteriors(queries)).argmax(dim=1)]
+        scores = episodes.means(question.scores(queries).unsqueeze(1)).squeeze(1)
+    is_wrong = channel_weights(scores, torch.zeros_like(given)) <= _STRONG_EVIDENCE
+    has_several = episodes.means((transitions.task_ids != given[episodes.rows]).float().unsqueeze(1)).squeeze(1) > 0
+    return scores, torch.where(is_wrong & ~has_several, likely, given)
 
 
 def keep_enough(allowed: Tensor, scores: Tensor, tasks: Tensor, share: float) -> Tensor:  # (E,) each -> (E,) bool
@@ -127,67 +191,35 @@ def keep_enough(allowed: Tensor, scores: Tensor, tasks: Tensor, share: float) ->
     return is_kept
 
 
-def _channel_scores(transitions: Transitions, config: ScreeningConfig, channel: str) -> Tensor:  # (N,)
-    inputs, targets = _inputs(transitions, channel), _targets(transitions, channel)
-    settings = ScorerConfig(num_folds=config.num_folds, hidden_dim=config.hidden_dim)
-    heads = ChannelHeads(settings, input_dim=inputs.shape[1], target_dim=targets.shape[1])
-    folds = assign_folds(transitions.episode_ids, config.num_folds, config.seed)
-    # One instruction is one thing, however many chunks share it.
-    kinds = transitions.task_ids if channel == "instruction" else torch.arange(len(folds))
-    _fit(heads, inputs, targets, folds, kinds, config)
-    return _score(heads, inputs, targets, folds, kinds, config)
+def _standings(values: Tensor, tasks: Tensor) -> Tensor:  # (E,), (E,) -> (E,)
+    """Distance to the task's good episodes in their deviations, below zero for worse; zero where it cannot be told."""
+    populations = fit_two_populations(values, tasks)
+    if populations is None:
+        return torch.zeros_like(values)
+    return ((values - populations.levels[tasks]) / populations.good_scale).to(values)
 
 
-def _fit(
-    heads: ChannelHeads, inputs: Tensor, targets: Tensor, folds: Tensor, kinds: Tensor, config: ScreeningConfig
-) -> None:
-    """Each chunk trains every head but that of its episode's fold, among the other chunks of its batch."""
-    optimizer = torch.optim.AdamW(heads.parameters(), lr=config.lr, weight_decay=config.weight_decay, fused=True)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, config.steps)
-    columns = torch.arange(min(config.batch_size, len(inputs)))
-    for _ in range(config.steps):
-        rows = torch.randint(len(inputs), (len(columns),))
-        candidates = Candidates(targets[rows], columns, kinds[rows].unsqueeze(1) != kinds[rows])
-        logits = cosine_logits(heads(inputs[rows]), candidates.targets, config.temperature, clamp=20.0)
-        shares = training_shares(folds[rows], config.num_folds)
-        loss = -(shares * identify(logits, candidates).log_posteriors).sum(dim=0).mean()
-        optimizer.zero_grad()
-        torch.autograd.backward([loss])
-        optimizer.step()
-        schedule.step()
+def _answer(question: Question, inputs: Tensor, transitions: Transitions, config: ScreeningConfig) -> Tensor:
+    return cross_fit(
+        question,
+        inputs,
+        assign_folds(transitions.episode_ids, config.num_folds, config.seed),
+        num_folds=config.num_folds,
+        hidden_dim=config.hidden_dim,
+        steps=config.steps,
+        batch_size=config.batch_size,
+        lr=config.lr,
+        weight_decay=config.weight_decay,
+    )
 
 
-@torch.no_grad()
-def _score(
-    heads: nn.Module, inputs: Tensor, targets: Tensor, folds: Tensor, kinds: Tensor, config: ScreeningConfig
-) -> Tensor:  # (N,)
-    """log p̂ + log |Y| against one pool for all."""
-    pool = torch.randperm(len(inputs))[: config.pool_size]
-    scores = []
-    for rows in torch.split(torch.arange(len(inputs)), _ROWS_AT_ONCE):
-        queries = heads(inputs[rows])[folds[rows], torch.arange(len(rows))]  # (n, D) each by its own head
-        matched = (queries * targets[rows]).sum(dim=1, keepdim=True) / config.temperature
-        logits = queries @ targets[pool].T / config.temperature
-        is_negative = kinds[rows].unsqueeze(1) != kinds[pool]
-        among = torch.cat([matched, logits.masked_fill(~is_negative, -torch.inf)], dim=1)
-        counts = is_negative.sum(dim=1) + 1
-        scores.append(matched.squeeze(1) - among.logsumexp(dim=1) + counts.log())
-    return torch.cat(scores)
+def _before(transitions: Transitions) -> Tensor:  # (N, inputs)
+    """What is known before the chunk is acted: what consequence and action are identified from."""
+    codes = INSTRUCTION_DIM**0.5 * instruction_codes(transitions.task_ids)
+    return torch.cat([standardised(transitions.observations), codes], dim=1)
 
 
-def _inputs(transitions: Transitions, channel: str) -> Tensor:  # (N, inputs)
-    """No channel sees what it identifies."""
-    observations = _standardised(transitions.observations)
-    if channel == "instruction":
-        return torch.cat([observations, F.normalize(transitions.changes, dim=1), transitions.actions], dim=1)
-    return torch.cat([observations, INSTRUCTION_DIM**0.5 * instruction_codes(transitions.task_ids)], dim=1)
-
-
-def _targets(transitions: Transitions, channel: str) -> Tensor:  # (N, D) of unit length
-    if channel == "instruction":
-        return instruction_codes(transitions.task_ids)
-    return F.normalize(transitions.changes if channel == "outcome" else transitions.actions, dim=1)
-
-
-def _standardised(values: Tensor) -> Tensor:
-    return (values - values.mean(dim=0)) / (values.std(dim=0) + 1e-3)
+def _around(transitions: Transitions) -> Tensor:  # (N, inputs)
+    """All but the instruction, which is identified from it."""
+    changes = F.normalize(transitions.changes, dim=1)
+    return torch.cat([standardised(transitions.observations), changes, transitions.actions], dim=1)

@@ -29,7 +29,7 @@ from ptr_robot.train.config import PolicyChoice, RunPlan
 from ptr_robot.train.module import TrainingModule
 from ptr_robot.train.prior_weights import read_prior_weights
 from ptr_robot.train.samples import SampleFacts, target_width
-from ptr_robot.train.screening import episode_weights, kept_sources, screen_dataset
+from ptr_robot.train.screening import corrected_instructions, episode_weights, kept_sources, screen_dataset
 from ptr_robot.train.sources import SourceRecord
 from ptr_robot.train.trained import pretrained_folder
 
@@ -90,7 +90,8 @@ def build_parts(
         weights = episode_weights(screening, num_episodes(loader.dataset))
         facts = facts.times(weights)
         data = dataclasses.replace(data, sources=kept_sources(loader.dataset, weights, data.sources))
-        everything, loader = loader.dataset, open_loader(data)
+        corrected = corrected_instructions(loader.dataset, screening)
+        everything, loader = loader.dataset, open_loader(data, instructions=corrected)
         sources = source_records(loader)  # what is kept has statistics of its own
     module = TrainingModule(policy, build_ptr(plan.ptr, policy, loader.dataset, facts), facts)
     return RunParts(

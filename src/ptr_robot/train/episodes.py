@@ -13,6 +13,7 @@ from ptr_robot.errors import require
 from ptr_robot.method.distributed import sum_over_ranks
 from ptr_robot.method.screening import Screening
 from ptr_robot.method.types import PTROutput, Samples
+from ptr_robot.train.screening import corrected_instructions
 
 EPISODE_SCORES_FILE = "episode_scores.parquet"
 
@@ -31,8 +32,10 @@ class EpisodeLedger:
                 self._places.append((total + number, source_id, source.config.repo_id, number))
             total += source.index.total_episodes
         self._screened: dict[int, tuple[int, float, float]] = {}  # chunks, score and weight, where known beforehand
+        self._corrected: dict[int, str] = {}
         if screening is not None:
-            columns = (screening.num_chunks, screening.scores.sum(dim=1), screening.weights)
+            self._corrected = corrected_instructions(dataset, screening)
+            columns = (screening.num_chunks, screening.standings, screening.weights)
             rows = zip(*(column.tolist() for column in columns), strict=True)
             self._screened = dict(zip(screening.episode_ids.tolist(), rows, strict=True))
         # Columns: samples, scored samples, Σ score, Σ weight.
@@ -75,6 +78,7 @@ class EpisodeLedger:
                 "num_scored": scored.long().numpy(),
                 "mean_score": _means(scores, scored),
                 "mean_weight": _means(weights, samples),
+                "corrected_instruction": pyarrow.array([self._corrected.get(row) for row in rows], pyarrow.string()),
             }
         )
         with whole_file(file) as target:

@@ -180,8 +180,9 @@ class Trainer:
 
 
 def _describe(screening: Screening) -> str:
-    num_kept = int((screening.weights > 0).sum())
-    return f"screened {len(screening.weights)} episodes: {num_kept} are kept, the others are left out"
+    num_kept, num_corrected = int((screening.weights > 0).sum()), int(screening.is_corrected.sum())
+    left_out = f"{num_kept} are kept, {len(screening.weights) - num_kept} are left out"
+    return f"screened {len(screening.weights)} episodes: {left_out}, {num_corrected} get another instruction"
 
 
 def endless(loader: SegmentLoader) -> Iterator[SegmentBatch]:

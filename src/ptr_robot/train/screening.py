@@ -60,6 +60,14 @@ def kept_sources(dataset: SegmentDataset, weights: Tensor, sources: Sequence[Sou
     return kept
 
 
+def corrected_instructions(dataset: SegmentDataset, screening: Screening) -> dict[int, str]:
+    """The episodes that get another instruction than they came with, by episode_id."""
+    texts = {number: text for text, number in dataset.task_ids.items()}
+    found = (screening.episode_ids, screening.instructions, screening.is_corrected)
+    rows = zip(*(column.tolist() for column in found), strict=True)
+    return {episode: texts[task] for episode, task, is_corrected in rows if is_corrected}
+
+
 def episode_weights(screening: Screening, num_episodes: int) -> Tensor:  # (episodes,)
     """A weight for every number of an episode; one for those too short to be judged."""
     weights = torch.ones(num_episodes)

@@ -8,7 +8,7 @@ from datetime import datetime
 import torch
 
 from ptr_robot.data.metadata import read_parquet
-from ptr_robot.method.screening import ScreeningConfig
+from ptr_robot.method.screening import ScreeningConfig, screen
 from ptr_robot.train.build import build_parts
 from ptr_robot.train.config import DatasetConfig, PolicyChoice, resolve
 from ptr_robot.train.episodes import EPISODE_SCORES_FILE
@@ -35,6 +35,33 @@ def test_every_episode_is_judged_and_kept_ones_are_trained_on(settings):
     expected = found.weights[batch.episode_id].repeat_interleave(batch.num_chunks)
     expected[batch.chunk_is_pad.flatten()] = 0.0
     torch.testing.assert_close(output.weights, expected)
+
+
+def test_corrected_instructions_reach_the_batches_and_the_record(settings, monkeypatch):
+    """Whatever evidence says: the run trains on the instruction that was found, and says which."""
+
+    def found(transitions, config):
+        real = screen(transitions, config)
+        other = (real.instructions + 1) % len(torch.unique(real.instructions))
+        is_corrected = real.episode_ids == 1
+        instructions = torch.where(is_corrected, other, real.instructions)
+        return dataclasses.replace(
+            real, weights=torch.ones(len(other)), instructions=instructions, is_corrected=is_corrected
+        )
+
+    monkeypatch.setattr("ptr_robot.train.screening.screen", found)
+    parts = build_parts(resolve(screened(settings), datetime.now()))
+    texts = {number: text for text, number in parts.everything.task_ids.items()}
+    recorded, used = ({}, {})
+    for dataset, seen in ((parts.everything, recorded), (parts.loader.dataset, used)):
+        batch = dataset[range(len(dataset))]
+        seen.update(zip(batch.episode_id.tolist(), batch.instructions, strict=True))
+        assert [texts[task] for task in batch.task_id.tolist()] == list(batch.instructions)
+    assert {number for number in used if used[number] != recorded[number]} == {1}
+    rows = read_parquet(train(screened(settings)).output_dir / EPISODE_SCORES_FILE).to_pylist()
+    assert [row["corrected_instruction"] for row in rows] == [
+        used[1] if row["episode_index"] == 1 else None for row in rows
+    ]
 
 
 def test_a_policy_that_looks_is_screened_by_what_it_sees(settings, image_data):

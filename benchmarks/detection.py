@@ -5,8 +5,8 @@
 
 Reads the demonstrations that a study has recorded. Those of faulty operators are judged as they are; those without a
 fault get the paper's corruptions first. Prints, by fault, the chance that a good episode is ranked above a faulty one
-of the same task (AUROC), pooled over pairs of all datasets, and the share of faulty episodes before and after
-screening. Nothing here trains a policy.
+of the same task (AUROC), pooled over pairs of all datasets; the share of faulty episodes before and after screening;
+and the share of right instructions before and after. Nothing here trains a policy.
 """
 
 from __future__ import annotations
@@ -56,6 +56,8 @@ def main() -> None:
                 copy = Path(scratch) / f"{number}-{len(list(Path(scratch).iterdir()))}"
                 corrupt_dataset(dataset, copy, corruption.corruptions(), seed=number)
                 table.judge(copy, Path(scratch), title)
+                if corruption.kind == "ln":
+                    table.compare_instructions(copy, dataset, Path(scratch))
             table.judge(dataset, Path(scratch), "no fault")
     table.print()
 
@@ -66,6 +68,8 @@ class Table:
     def __init__(self) -> None:
         self.pairs: dict[str, dict[str, list[tuple[float, int]]]] = defaultdict(lambda: defaultdict(list))
         self.mass: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
+        self.instructions: list[tuple[float, float]] = []
+        self._found: dict[int, str] = {}  # instructions of the dataset judged last, by episode
 
     def judge(self, folder: Path, scratch: Path, title: str) -> None:
         """Ask every judge of one dataset."""
@@ -75,8 +79,11 @@ class Table:
         data = SegmentDataset(config)
         found = screen_dataset(data, sample_facts(data, None), ScreeningConfig())
         seconds = time.monotonic() - started
+        texts = {number: text for text, number in data.task_ids.items()}
+        found_texts = [texts[task] for task in found.instructions.tolist()]
+        self._found = dict(zip(found.episode_ids.tolist(), found_texts, strict=True))
         tracks = read_tracks(source, config)
-        standings = {"screening": dict(zip(found.episode_ids.tolist(), found.scores.sum(dim=1).tolist(), strict=True))}
+        standings = {"screening": dict(zip(found.episode_ids.tolist(), found.standings.tolist(), strict=True))}
         for column, channel in enumerate(CHANNELS):
             values = found.scores[:, column].tolist()
             standings[f"  {channel} alone"] = dict(zip(found.episode_ids.tolist(), values, strict=True))
@@ -88,6 +95,20 @@ class Table:
         kept = self.mass[title][-1]
         print(f"{title}: {len(tracks)} episodes screened in {seconds:.0f} s, {kept[0]:.2f} of them faulty, "
               f"{kept[1]:.2f} of the kept mass; {kept[2]:.2f} of the good mass is kept", flush=True)  # fmt: skip
+
+    def compare_instructions(self, folder: Path, original: Path, scratch: Path) -> None:
+        """Of the dataset judged last, against the dataset before its instructions were made wrong."""
+        config = DataConfig(chunk_length=LENGTH, image_size=0, cache_dir=str(scratch))
+        given, true = (
+            {
+                track.episode_index: track.task
+                for track in read_tracks(SourceConfig(**source_fields(root, None)), config)
+            }
+            for root in (folder, original)
+        )
+        before = [given[number] == true[number] for number in self._found]
+        after = [self._found[number] == true[number] for number in self._found]
+        self.instructions.append((sum(before) / len(before), sum(after) / len(after)))
 
     def _add(self, folder: Path, title: str, standings: dict[str, dict[int, float]], tasks: dict[int, str]) -> None:
         truths = read_ground_truth(folder) or {}
@@ -123,6 +144,9 @@ class Table:
         for title, rows in self.mass.items():
             means = [sum(row[column] for row in rows) / len(rows) for column in range(3)]
             print(f"| {title} ({len(rows)} datasets) | " + " | ".join(f"{mean:.2f}" for mean in means) + " |")
+        if self.instructions:
+            before, after = (sum(column) / len(self.instructions) for column in zip(*self.instructions, strict=True))
+            print(f"\nright instructions: {before:.3f} of the episodes as given, {after:.3f} after screening")
 
 
 if __name__ == "__main__":

@@ -174,7 +174,7 @@ def two_processes(root: Path, folder: Path, steps: int) -> None:
         run = folder / f"run_{processes}"
         flags = [f"--dataset.repo_id={root}", f"--dataset.cache_dir={root.parent / 'cache'}", "--policy.device=cpu"]
         flags += [f"--output_dir={run}", f"--batch_size={BATCH // processes}", f"--steps={steps}", "--num_workers=0"]
-        flags += [f"--log_freq={steps // 2}", f"--save_freq={steps}", "--policy.preset=tiny"]
+        flags += [f"--log_freq={steps // 2}", f"--save_freq={steps}", "--policy.preset=tiny", "--method=ptr"]
         command = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={processes}", "--standalone"]
         command += ["-m", "ptr_robot.cli.main", "train", *flags]
         subprocess.run(command, check=True, capture_output=True, env=os.environ | {"OMP_NUM_THREADS": "1"})

@@ -55,6 +55,7 @@ def settings(state_data, tmp_path):
         config = TrainConfig(
             dataset=DatasetConfig(repo_id=str(state_data), num_chunks=2, cache_dir=str(state_data.parent / "cache")),
             policy=PolicyChoice(preset="tiny-state", chunk_length=4, device="cpu"),
+            method="ptr",
             ptr=ptr,
             output_dir=str(tmp_path / "run"),
             steps=STEPS,

@@ -70,7 +70,7 @@ def trained(state_data, tmp_path_factory) -> Path:
     """A short run's last checkpoint."""
     run = tmp_path_factory.mktemp("trained") / "run"
     flags = f"--dataset.repo_id={state_data} --dataset.num_chunks=2 --dataset.cache_dir={state_data.parent / 'cache'}"
-    flags += " --policy.preset=tiny-state --policy.chunk_length=4 --policy.device=cpu"
+    flags += " --policy.preset=tiny-state --policy.chunk_length=4 --policy.device=cpu --method=ptr"
     flags += f" --steps=1 --batch_size=4 --num_workers=0 --output_dir={run}"
     assert run_command(["train", *flags.split()]) == 0
     return run / "checkpoints" / "last"

@@ -17,7 +17,7 @@ from ptr_robot.train.config_file import write_config
 
 
 def test_defaults_are_the_papers():
-    config, _ = read_flags(["--dataset.repo_id=data", "--policy.preset=being-h05"])
+    config, _ = read_flags(["--dataset.repo_id=data", "--policy.preset=being-h05", "--method=ptr"])
     plan = resolve(config, datetime.now())
     assert plan.ptr == PTRConfig()
     assert (plan.steps, plan.batch_size, plan.learning_rate, plan.num_warmup_steps) == (60_000, 128, 1e-4, 2000)
@@ -56,7 +56,9 @@ def test_one_file_with_settings_for_another_method_is_refused(tmp_path):
 
 @pytest.mark.parametrize("how", ["folder", "config", "checkpoint"])
 def test_a_run_is_resumed_with_its_own_settings_wherever_it_lies(tmp_path, how):
-    config, _ = read_flags(["--dataset.repo_id=data", "--steps=50", "--ptr.weights.w_max=3", "--output_dir=elsewhere"])
+    config, _ = read_flags(
+        ["--dataset.repo_id=data", "--method=ptr", "--steps=50", "--ptr.weights.w_max=3", "--output_dir=elsewhere"]
+    )
     run = tmp_path / "run"
     checkpoint = run / "checkpoints" / "000040"
     written = resolve(config, datetime.now()).config
@@ -79,3 +81,8 @@ def test_settings_survive_their_file(tmp_path):
     file = write_config(config, tmp_path)
     assert json.loads(file.read_text())["dataset"]["episodes"] == [0, 2]
     assert read_flags([f"--config_path={file}"])[0] == config
+
+
+def test_ptr_settings_have_no_part_in_screening():
+    with pytest.raises(ConfigError, match=r"--ptr\.weights\.alpha=0\.5 is a setting of PTR.*--method=ptr"):
+        read_flags(["--dataset.repo_id=data", "--method=screened", "--ptr.weights.alpha=0.5"])

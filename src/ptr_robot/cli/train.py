@@ -47,6 +47,8 @@ def read_flags(arguments: list[str]) -> tuple[TrainConfig, Path | None]:
     if _given(arguments, "resume") not in (None, "false", "False"):
         arguments, checkpoint = _resumed(arguments)
     config = parse_flags(TrainConfig, arguments)
+    if config.method == "screened" and (words := [word for word in arguments if word.startswith("--ptr.")]):
+        raise ConfigError(f"{words[0]} is a setting of PTR, of which the method 'screened' has none; add --method=ptr")
     if config.ptr is not None:
         config = _over_method(config, arguments)
     return config, checkpoint

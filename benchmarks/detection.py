@@ -3,10 +3,11 @@
     ptr study headline
     python benchmarks/detection.py outputs/study/headline
 
-Reads the demonstrations that a study has recorded. Those of faulty operators are judged as they are; those without a
-fault get the paper's corruptions first. Prints, by fault, the chance that a good episode is ranked above a faulty one
-of the same task (AUROC), pooled over pairs of all datasets; the share of faulty episodes before and after screening;
-and the share of right instructions before and after. Nothing here trains a policy.
+Reads the demonstrations that a study has recorded, or what `ptr collect` wrote into FOLDER/demonstrations. Those of
+faulty operators are judged as they are; those of clean ones get the paper's corruptions first. Prints, by fault, the
+chance that a good episode is ranked above a faulty one of the same task (AUROC), pooled over pairs of all datasets; the
+share of faulty episodes before and after screening; and the share of right instructions before and after. Nothing
+here trains a policy.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from ptr_robot.data.corruptions import corrupt_dataset
 from ptr_robot.data.dataset import SegmentDataset
 from ptr_robot.data.ground_truth import read_ground_truth
 from ptr_robot.method.screening import CHANNELS, ScreeningConfig
+from ptr_robot.sim.demonstration import NOT_COMPLETED
 from ptr_robot.study.data_jobs import source_fields
 from ptr_robot.study.definition import CorruptionSettings
 from ptr_robot.study.rules import RULES
@@ -49,7 +51,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         for number, dataset in enumerate(sorted((folder / "demonstrations").iterdir())):
             truths = read_ground_truth(dataset) or {}
-            if any(truth.is_faulty for truth in truths.values()):
+            if any(fault.kind != NOT_COMPLETED for truth in truths.values() for fault in truth.faults):
                 table.judge(dataset, Path(scratch), "executed")
                 continue
             for title, corruption in CORRUPTIONS.items():
@@ -112,7 +114,7 @@ class Table:
 
     def _add(self, folder: Path, title: str, standings: dict[str, dict[int, float]], tasks: dict[int, str]) -> None:
         truths = read_ground_truth(folder) or {}
-        kinds = sorted({fault.kind for truth in truths.values() for fault in truth.faults})
+        kinds = sorted({fault.kind for truth in truths.values() for fault in truth.faults} - {NOT_COMPLETED})
         for kind in kinds:
             name = kind if title == "executed" else title
             for judge, values in standings.items():

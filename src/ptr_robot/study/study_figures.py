@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from ptr_robot.study.findings import SettingFinding, StudyFindings
 from ptr_robot.study.sweeps import Sweep
 
 _BETTER, _WORSE, _UNSURE = "#2a78b5", "#d1602b", "#8a939b"
+_TITLE_COLUMNS = 75
 _PANELS: tuple[tuple[str, str], ...] = (
     ("accuracy", "posterior accuracy"),
     ("margin", "margin"),
@@ -59,7 +61,8 @@ def draw_forest(setting: SettingFinding, path: Path) -> Path:
     axes.axvline(0, color="#444444", linewidth=0.8)
     axes.set_yticks(range(len(shown)), [title for title, _ in shown])
     axes.set_ylim(len(shown) - 0.4, -0.6)
-    axes.set(xlabel="success minus the baseline's, 95% interval over seeds", title=setting.title)
+    axes.set_xlabel("success minus the baseline's, 95% interval over seeds")
+    figure.suptitle(textwrap.fill(setting.title, _TITLE_COLUMNS), fontsize=11)  # over the whole width, not the axes'
     return write_figure(figure, path)
 
 

@@ -161,12 +161,12 @@ class WandbConfig:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Post-train a policy: ptr train --dataset.repo_id=FOLDER --policy.preset=tiny --method=ptr."""
+    """Post-train a policy: ptr train --dataset.repo_id=FOLDER --policy.preset=tiny --method=screened."""
 
     dataset: DatasetConfig = field(default_factory=DatasetConfig)
     policy: PolicyChoice = field(default_factory=PolicyChoice)
-    # ptr (or paper), screened, robust, small-data, sft-belief or sft.
-    method: str = "ptr"
+    # screened, ptr (or paper), robust, small-data, sft-belief or sft.
+    method: str = "screened"
     # Changes to the method's settings; by default none.
     ptr: PTRConfig | None = None
     # How the method screened judges episodes before the first step.

@@ -51,6 +51,21 @@ def fit_two_populations(values: Tensor, tasks: Tensor) -> TwoPopulations | None:
     return TwoPopulations(*best, confidence=1 / (1 + math.exp(-max(-50.0, min(50.0, evidence)))))
 
 
+def with_equal_spreads(values: Tensor, tasks: Tensor) -> Tensor:  # (E,), (E,) int64 from 0 -> (E,)
+    """Values as if all tasks were spread alike: some are harder to predict, and their episodes differ more.
+
+    The spread is that between quartiles; no task is stretched or shrunk more than fourfold.
+    """
+    groups = [values[tasks == task] for task in range(int(tasks.max()) + 1)]
+    spreads = torch.stack([group.quantile(0.75) - group.quantile(0.25) for group in groups if len(group)])
+    usual = spreads.clamp_min(1e-3).log().mean().exp()
+    factors = torch.ones(len(groups)).to(values)
+    factors[[number for number, group in enumerate(groups) if len(group)]] = (usual / spreads.clamp_min(1e-3)).to(
+        values
+    )
+    return values * factors.clamp(0.25, 4.0)[tasks]
+
+
 def _fit(
     values: Tensor, tasks: Tensor, medians: Tensor, share: float
 ) -> tuple[float, tuple[Tensor, float, float, float, float]]:

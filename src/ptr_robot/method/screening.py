@@ -27,7 +27,7 @@ from ptr_robot.method.identification import (
     cross_fit,
     standardised,
 )
-from ptr_robot.method.mixture import fit_two_populations
+from ptr_robot.method.mixture import fit_two_populations, with_equal_spreads
 
 CHANNELS = ("outcome", "action", "instruction")
 _INSTRUCTION_TEMPERATURE = 0.5  # high: a head that cannot be very sure of itself is not led astray by wrong labels
@@ -148,7 +148,7 @@ def screen(transitions: Transitions, config: ScreeningConfig) -> Screening:
         scores = [question.scores(_answer(question, inputs, transitions, config)) for question in questions]
     means = episodes.means(torch.stack([*scores, given_scores[episodes.rows]], dim=1))  # (E, channels)
     tasks = torch.unique(instructions, return_inverse=True)[1]
-    joint = means[:, :2].sum(dim=1)  # consequence and action together
+    joint = with_equal_spreads(means[:, :2].sum(dim=1), tasks)  # consequence and action together
     allowed = channel_weights(joint, tasks)
     is_kept = keep_enough(allowed, joint, tasks, config.keep_share)
     weights = torch.where(is_kept, allowed.clamp(min=_LEAST_WEIGHT), 0.0)

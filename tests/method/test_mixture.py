@@ -76,3 +76,32 @@ def test_no_episode_grows_beyond_the_inverse_of_the_kept_share(rows, share):
 def test_keeping_enough_changes_nothing():
     weights, tasks = torch.tensor([0.0, 1.0, 1.0, 1.0]), torch.zeros(4, dtype=torch.int64)
     assert torch.equal(keep_share(weights, tasks, 0.25), weights)
+
+
+def test_spreads_become_equal_within_a_factor_of_four():
+    random = torch.Generator().manual_seed(0)
+    tasks = torch.arange(3).repeat_interleave(40)
+    scales = torch.tensor([0.5, 1.0, 2.0])
+    values = 3.0 + torch.randn(120, generator=random) * scales[tasks]
+    equal = with_equal_spreads(values, tasks)
+    spreads = [float(equal[tasks == task].quantile(0.75) - equal[tasks == task].quantile(0.25)) for task in range(3)]
+    assert max(spreads) / min(spreads) < 1.001
+    ratio = equal / values
+    for task in range(3):
+        assert ratio[tasks == task].std() < 1e-5  # one factor a task: the order within it stays
+    alike = torch.where(tasks == 0, 3.0, values)  # a task without any spread
+    assert (with_equal_spreads(alike, tasks) / alike).max() <= 4.0001
+
+
+def test_a_task_that_is_spread_wider_hides_no_population():
+    """Half of each task 4 deviations down: one scale for all tasks would call the wide task's good ones faulty."""
+    random = torch.Generator().manual_seed(1)
+    tasks = torch.arange(2).repeat_interleave(60)
+    is_faulty = torch.arange(120) % 2 == 0
+    scales = torch.tensor([0.3, 2.0])[tasks]
+    values = scales * (torch.randn(120, generator=random) - 6.0 * is_faulty)
+    equal = with_equal_spreads(values, tasks)
+    populations = fit_two_populations(equal, tasks)
+    assert populations.confidence > 0.99
+    posterior = populations.good_posterior(equal.double(), tasks)
+    assert ((posterior < 0.5) == is_faulty).float().mean() > 0.97

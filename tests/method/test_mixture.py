@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from ptr_robot.method.episodes import channel_weights, keep_share
-from ptr_robot.method.mixture import TwoPopulations, fit_two_populations
+from ptr_robot.method.mixture import TwoPopulations, fit_two_populations, with_equal_spreads
 
 
 def drawn(share: float, drop: float, *, count: int = 300, num_tasks: int = 3, seed: int = 0, spread: float = 0.5):
@@ -94,7 +94,7 @@ def test_spreads_become_equal_within_a_factor_of_four():
 
 
 def test_a_task_that_is_spread_wider_hides_no_population():
-    """Half of each task 4 deviations down: one scale for all tasks would call the wide task's good ones faulty."""
+    """Half of each task 6 deviations down: one scale for all tasks would call the wide task's good ones faulty."""
     random = torch.Generator().manual_seed(1)
     tasks = torch.arange(2).repeat_interleave(60)
     is_faulty = torch.arange(120) % 2 == 0

@@ -47,6 +47,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("study", type=Path, help="a study's output folder")
     folder = parser.parse_args().study
+    if not (folder / "demonstrations").is_dir():
+        parser.error(f"{folder} has no folder demonstrations; give the output folder of a study")
     table = Table()
     with tempfile.TemporaryDirectory() as scratch:
         for number, dataset in enumerate(sorted((folder / "demonstrations").iterdir())):

@@ -40,8 +40,8 @@ def test_every_episode_is_judged_and_kept_ones_are_trained_on(settings):
 def test_corrected_instructions_reach_the_batches_and_the_record(settings, monkeypatch):
     """Whatever evidence says: the run trains on the instruction that was found, and says which."""
 
-    def found(transitions, config):
-        real = screen(transitions, config)
+    def found(transitions, config, report):
+        real = screen(transitions, config, report)
         other = (real.instructions + 1) % len(torch.unique(real.instructions))
         is_corrected = real.episode_ids == 1
         instructions = torch.where(is_corrected, other, real.instructions)
@@ -76,3 +76,12 @@ def test_the_run_records_scores_and_weights_of_all_episodes(settings):
     rows = read_parquet(result.output_dir / EPISODE_SCORES_FILE).to_pylist()
     assert [row["episode_index"] for row in rows] == list(range(len(LENGTHS)))
     assert all(row["mean_score"] is not None and 0 <= row["mean_weight"] <= 1 for row in rows)
+
+
+def test_screening_says_what_it_is_doing(settings, capsys):
+    build_parts(resolve(screened(settings), datetime.now()))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "screening: reading"
+    assert {"screening: consequences", "screening: actions"} <= set(lines)
+    build_parts(resolve(screened(settings), datetime.now()), rank=1, world_size=2)
+    assert capsys.readouterr().err == ""

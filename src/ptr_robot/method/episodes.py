@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ptr_robot.method.config import WeightConfig
-from ptr_robot.method.mixture import fit_two_populations
+from ptr_robot.method.mixture import TwoPopulations, fit_two_populations
 
 WINDOW = 128  # chunk scores that an episode's mean remembers
 _DOUBT = 0.1  # a posterior this far from certainty counts as certainty
@@ -69,7 +69,11 @@ class EpisodeEvidence(nn.Module):
 
 def channel_weights(means: Tensor, tasks: Tensor) -> Tensor:  # (E,), (E,) -> (E,) in [0, 1]
     """How far one channel lets each episode count: the posterior of being good, as far as two populations are there."""
-    populations = fit_two_populations(means.cpu(), tasks.cpu())
+    return population_weights(fit_two_populations(means.cpu(), tasks.cpu()), means, tasks)
+
+
+def population_weights(populations: TwoPopulations | None, means: Tensor, tasks: Tensor) -> Tensor:  # (E,) in [0, 1]
+    """The same from populations that were fitted before; all ones where there are none."""
     if populations is None:
         return torch.ones_like(means)
     posterior = populations.good_posterior(means.cpu().double(), tasks.cpu())

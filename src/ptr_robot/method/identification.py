@@ -7,6 +7,7 @@ recorded, which instruction was given.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -127,6 +128,7 @@ def cross_fit(
     batch_size: int,
     lr: float,
     weight_decay: float,
+    report: Callable[[float], None] | None = None,  # told which share of the steps is done
 ) -> Tensor:  # (N, D)
     """Each chunk's query by the head that never saw its episode, from when such queries did best.
 
@@ -148,6 +150,8 @@ def cross_fit(
         torch.autograd.backward([losses.sum(dim=0).mean()])
         optimizer.step()
         schedule.step()
+        if report is not None:
+            report(step / steps)
         if step in looks:
             queries = _held_out(heads, inputs, folds)
             mean = question.mean_score(queries)

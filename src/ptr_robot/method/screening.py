@@ -8,7 +8,9 @@ step on.
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -17,7 +19,7 @@ from torch import Tensor
 
 from ptr_robot.errors import ConfigError, ShapeError
 from ptr_robot.method.channels import INSTRUCTION_DIM, instruction_codes
-from ptr_robot.method.episodes import channel_weights
+from ptr_robot.method.episodes import population_weights
 from ptr_robot.method.folds import assign_folds
 from ptr_robot.method.identification import (
     Question,
@@ -27,7 +29,7 @@ from ptr_robot.method.identification import (
     cross_fit,
     standardised,
 )
-from ptr_robot.method.mixture import fit_two_populations, with_equal_spreads
+from ptr_robot.method.mixture import TwoPopulations, fit_two_populations, with_equal_spreads
 
 CHANNELS = ("outcome", "action", "instruction")
 _INSTRUCTION_TEMPERATURE = 0.5  # high: a head that cannot be very sure of itself is not led astray by wrong labels
@@ -130,36 +132,45 @@ class Episodes:
         return shared
 
 
-def screen(transitions: Transitions, config: ScreeningConfig) -> Screening:
+Report = Callable[[str, float], None]  # what is being done, and which share of it is done
+
+
+def screen(transitions: Transitions, config: ScreeningConfig, report: Report | None = None) -> Screening:
     """Fit the heads, score every chunk by the head that never saw its episode, correct instructions, weigh episodes."""
     transitions = transitions.without_constants()
     episodes = Episodes.of(transitions)
     with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay as they were
         torch.default_generator.manual_seed(config.seed)
-        given_scores, instructions = identify_instructions(transitions, episodes, config)
+        given_scores, instructions = identify_instructions(transitions, episodes, config, report)
         is_corrected = instructions != episodes.first(transitions.task_ids)
         rows = episodes.rows
         task_ids = torch.where(is_corrected[rows], instructions[rows], transitions.task_ids)
         inputs = _before(replace(transitions, task_ids=task_ids))
-        questions: list[Question] = [
-            WhichConsequence(transitions.changes, config.temperature, config.pool_size),
-            WhichAction(transitions.actions, config.pool_size),
+        questions: dict[str, Question] = {
+            "consequences": WhichConsequence(transitions.changes, config.temperature, config.pool_size),
+            "actions": WhichAction(transitions.actions, config.pool_size),
+        }
+        scores = [
+            question.scores(_answer(question, inputs, transitions, config, _about(report, name)))
+            for name, question in questions.items()
         ]
-        scores = [question.scores(_answer(question, inputs, transitions, config)) for question in questions]
     means = episodes.means(torch.stack([*scores, given_scores[episodes.rows]], dim=1))  # (E, channels)
     tasks = torch.unique(instructions, return_inverse=True)[1]
     joint = with_equal_spreads(means[:, :2].sum(dim=1), tasks)  # consequence and action together
-    allowed = channel_weights(joint, tasks)
+    populations = fit_two_populations(joint, tasks)
+    allowed = population_weights(populations, joint, tasks)
     is_kept = keep_enough(allowed, joint, tasks, config.keep_share)
     weights = torch.where(is_kept, allowed.clamp(min=_LEAST_WEIGHT), 0.0)
-    standings = _standings(joint, tasks)
+    standings = _standings(populations, joint, tasks)
     if len(torch.unique(transitions.task_ids)) > 1:
-        standings = torch.minimum(standings, _standings(given_scores, torch.zeros_like(tasks)))
+        together = torch.zeros_like(tasks)  # the scores of instructions are compared over all tasks
+        by_instruction = _standings(fit_two_populations(given_scores, together), given_scores, together)
+        standings = torch.minimum(standings, by_instruction)
     return Screening(episodes.ids, episodes.num_chunks, means, standings, weights, instructions, is_corrected)
 
 
 def identify_instructions(
-    transitions: Transitions, episodes: Episodes, config: ScreeningConfig
+    transitions: Transitions, episodes: Episodes, config: ScreeningConfig, report: Report | None = None
 ) -> tuple[Tensor, Tensor]:  # (E,), (E,) int64
     """Each episode's mean score of the instruction it was given, and the instruction that it is taken to have.
 
@@ -170,10 +181,11 @@ def identify_instructions(
     kinds, scores = torch.unique(transitions.task_ids), torch.zeros(len(given))
     for _ in range(2 if len(kinds) > 1 else 0):
         question = WhichInstruction(transitions.task_ids, (likely == given)[episodes.rows], _INSTRUCTION_TEMPERATURE)
-        queries = _answer(question, _around(transitions), transitions, config)
+        queries = _answer(question, _around(transitions), transitions, config, _about(report, "instructions"))
         likely = kinds[episodes.means(question.log_posteriors(queries)).argmax(dim=1)]
         scores = episodes.means(question.scores(queries).unsqueeze(1)).squeeze(1)
-    is_wrong = channel_weights(scores, torch.zeros_like(given)) <= _STRONG_EVIDENCE
+    together = torch.zeros_like(given)
+    is_wrong = population_weights(fit_two_populations(scores, together), scores, together) <= _STRONG_EVIDENCE
     has_several = episodes.means((transitions.task_ids != given[episodes.rows]).float().unsqueeze(1)).squeeze(1) > 0
     return scores, torch.where(is_wrong & ~has_several, likely, given)
 
@@ -191,15 +203,24 @@ def keep_enough(allowed: Tensor, scores: Tensor, tasks: Tensor, share: float) ->
     return is_kept
 
 
-def _standings(values: Tensor, tasks: Tensor) -> Tensor:  # (E,), (E,) -> (E,)
+def _standings(populations: TwoPopulations | None, values: Tensor, tasks: Tensor) -> Tensor:  # (E,), (E,) -> (E,)
     """Distance to the task's good episodes in their deviations, below zero for worse; zero where it cannot be told."""
-    populations = fit_two_populations(values, tasks)
     if populations is None:
         return torch.zeros_like(values)
     return ((values - populations.levels[tasks]) / populations.good_scale).to(values)
 
 
-def _answer(question: Question, inputs: Tensor, transitions: Transitions, config: ScreeningConfig) -> Tensor:
+def _about(report: Report | None, name: str) -> Callable[[float], None] | None:
+    return functools.partial(report, f"screening: {name}") if report is not None else None
+
+
+def _answer(
+    question: Question,
+    inputs: Tensor,
+    transitions: Transitions,
+    config: ScreeningConfig,
+    report: Callable[[float], None] | None,
+) -> Tensor:  # (N, D)
     return cross_fit(
         question,
         inputs,
@@ -210,6 +231,7 @@ def _answer(question: Question, inputs: Tensor, transitions: Transitions, config
         batch_size=config.batch_size,
         lr=config.lr,
         weight_decay=config.weight_decay,
+        report=report,
     )
 
 

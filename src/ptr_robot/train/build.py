@@ -28,6 +28,7 @@ from ptr_robot.policy.vla import MixturePolicy, build_policy
 from ptr_robot.train.config import PolicyChoice, RunPlan
 from ptr_robot.train.module import TrainingModule
 from ptr_robot.train.prior_weights import read_prior_weights
+from ptr_robot.train.progress import ScreeningProgress
 from ptr_robot.train.samples import SampleFacts, target_width
 from ptr_robot.train.screening import corrected_instructions, episode_weights, kept_sources, screen_dataset
 from ptr_robot.train.sources import SourceRecord
@@ -80,13 +81,15 @@ def build_parts(
     facts = sample_facts(loader.dataset, config.dataset.episode_weights)
     screening, everything = None, loader.dataset
     if config.method == "screened":
-        screening = screen_dataset(
-            loader.dataset,
-            facts,
-            config.screening,
-            vision_tower=policy.vision_tower,
-            num_prefix_tokens=policy.num_prefix_tokens,
-        )
+        with ScreeningProgress(is_main=rank == 0) as report:
+            screening = screen_dataset(
+                loader.dataset,
+                facts,
+                config.screening,
+                vision_tower=policy.vision_tower,
+                num_prefix_tokens=policy.num_prefix_tokens,
+                report=report,
+            )
         weights = episode_weights(screening, num_episodes(loader.dataset))
         facts = facts.times(weights)
         data = dataclasses.replace(data, sources=kept_sources(loader.dataset, weights, data.sources))

@@ -71,6 +71,37 @@ class TrainingProgress:
         return (time.perf_counter() - self._started) / done * (self._total - self._done)
 
 
+class ScreeningProgress:
+    """A bar in a terminal, one line for each part of the work in a log; silent on all ranks but the first."""
+
+    def __init__(self, *, is_main: bool) -> None:
+        progress = require("rich.progress", "lerobot")
+        console = require("rich.console", "lerobot").Console(stderr=True)
+        self._is_main, self._is_live = is_main, is_main and console.is_terminal
+        self._bar = progress.Progress(console=console, disable=not self._is_live, transient=True)
+        self._task = self._bar.add_task("", total=1.0)
+        self._name = ""
+
+    def __enter__(self) -> ScreeningProgress:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def __call__(self, name: str, share: float) -> None:
+        """``name`` is under way and ``share`` of it is done; it may end before all of it is."""
+        if name != self._name:
+            self._name = name
+            self._bar.reset(self._task, description=name)
+            if self._is_main and not self._is_live:
+                sys.stderr.write(name + "\n")
+                sys.stderr.flush()
+        self._bar.update(self._task, completed=share)
+
+
 def duration(seconds: float) -> str:
     """Hours, minutes and seconds: ``1:02:03``, or ``2:03`` below an hour."""
     minutes, rest = divmod(int(seconds), 60)

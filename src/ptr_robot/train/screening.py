@@ -12,7 +12,7 @@ from ptr_robot.data.batch import SegmentBatch
 from ptr_robot.data.config import SourceConfig
 from ptr_robot.data.dataset import SegmentDataset
 from ptr_robot.errors import DataError
-from ptr_robot.method.screening import Screening, ScreeningConfig, Transitions, screen
+from ptr_robot.method.screening import Report, Screening, ScreeningConfig, Transitions, screen
 from ptr_robot.method.targets import EMATargetEncoder
 from ptr_robot.train.samples import SampleFacts, take_frames
 
@@ -27,13 +27,16 @@ def screen_dataset(
     *,
     vision_tower: nn.Module | None = None,  # of the policy as it starts; None: it looks at no images
     num_prefix_tokens: int = 0,
+    report: Report | None = None,
 ) -> Screening:
     """Judge every episode of the run by the first chunks of segments that are spread evenly over it."""
     encoder = EMATargetEncoder(vision_tower, num_prefix_tokens=num_prefix_tokens) if vision_tower is not None else None
-    parts = [
-        _transitions(dataset[numbers.tolist()], facts, encoder)
-        for numbers in torch.split(torch.tensor(_numbers(dataset, config.max_chunks)), _SEGMENTS_AT_ONCE)
-    ]
+    blocks = torch.split(torch.tensor(_numbers(dataset, config.max_chunks)), _SEGMENTS_AT_ONCE)
+    parts = []
+    for done, numbers in enumerate(blocks, start=1):
+        parts.append(_transitions(dataset[numbers.tolist()], facts, encoder))
+        if report is not None:
+            report("screening: reading", done / len(blocks))
     states, looks, moved, looked, actions, tasks, episodes = (torch.cat(part) for part in zip(*parts, strict=True))
     if len(episodes) < 2:
         raise DataError(
@@ -43,7 +46,7 @@ def screen_dataset(
     # What moved and what looks different count alike, whatever their units.
     scale = moved.square().sum(dim=1).mean().sqrt() / looked.square().sum(dim=1).mean().sqrt().clamp_min(1e-9)
     changes = torch.cat([moved, scale * looked], dim=1)
-    return screen(Transitions(torch.cat([states, looks], dim=1), changes, actions, tasks, episodes), config)
+    return screen(Transitions(torch.cat([states, looks], dim=1), changes, actions, tasks, episodes), config, report)
 
 
 def kept_sources(dataset: SegmentDataset, weights: Tensor, sources: Sequence[SourceConfig]) -> list[SourceConfig]:

@@ -30,7 +30,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "Installing into $(VENV) (several GB on the first run: PyTorch brings its GPU libraries)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv -c constraints.txt
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[all,dev]'
+	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[all,dev]'
 	@touch $@
 
 lint: install

@@ -63,7 +63,7 @@ def end_by(number: signal.Signals, config, processes, after_steps: int) -> int:
     return process.exitcode
 
 
-@pytest.mark.parametrize("method", ["ptr", "sft"])
+@pytest.mark.parametrize("method", ["ptr", "sft", "screened"])
 def test_sigterm_finishes_the_step_saves_and_resumes(settings, processes, whole_run, method):
     config = settings(method=method)
     run = Path(config.output_dir)

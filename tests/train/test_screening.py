@@ -5,14 +5,17 @@ from __future__ import annotations
 import dataclasses
 from datetime import datetime
 
+import pytest
 import torch
 
 from ptr_robot.data.metadata import read_parquet
-from ptr_robot.method.screening import ScreeningConfig, screen
+from ptr_robot.errors import DataError
+from ptr_robot.method.screening import Screening, ScreeningConfig, screen
 from ptr_robot.train.build import build_parts
 from ptr_robot.train.config import DatasetConfig, PolicyChoice, resolve
 from ptr_robot.train.episodes import EPISODE_SCORES_FILE
 from ptr_robot.train.loop import train
+from ptr_robot.train.screening import SCREENING_FILE
 
 from .conftest import LENGTHS
 
@@ -83,5 +86,22 @@ def test_screening_says_what_it_is_doing(settings, capsys):
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "screening: reading"
     assert {"screening: consequences", "screening: actions"} <= set(lines)
-    build_parts(resolve(screened(settings), datetime.now()), rank=1, world_size=2)
-    assert capsys.readouterr().err == ""
+
+
+def test_a_resumed_run_goes_on_with_the_episodes_it_began_with(settings, monkeypatch):
+    """Screening is part of the checkpoint: it is read, not repeated."""
+    config = screened(settings)
+    run = train(config).output_dir
+    checkpoint = run / "checkpoints" / "000003"
+    expected = build_parts(resolve(config, datetime.now())).screening
+    monkeypatch.setattr("ptr_robot.train.screening.screen", lambda *_: pytest.fail("screened again"))
+    parts = build_parts(resolve(config, datetime.now()), checkpoint=checkpoint)
+    for field in dataclasses.fields(Screening):
+        assert torch.equal(getattr(parts.screening, field.name), getattr(expected, field.name)), field.name
+    file = checkpoint / "training_state" / SCREENING_FILE
+    file.write_bytes((checkpoint / "training_state" / "sums.safetensors").read_bytes())
+    with pytest.raises(DataError, match="not a record of screening"):
+        build_parts(resolve(config, datetime.now()), checkpoint=checkpoint)
+    file.write_bytes(file.read_bytes()[:20])
+    with pytest.raises(DataError, match="cannot be read"):
+        build_parts(resolve(config, datetime.now()), checkpoint=checkpoint)

@@ -25,12 +25,18 @@ from ptr_robot.policy.pretrained import load_action_expert, load_language_model,
 from ptr_robot.policy.robots import check_robot
 from ptr_robot.policy.save import SavedPolicy, load_policy
 from ptr_robot.policy.vla import MixturePolicy, build_policy
+from ptr_robot.train.checkpoint import STATE
 from ptr_robot.train.config import PolicyChoice, RunPlan
 from ptr_robot.train.module import TrainingModule
 from ptr_robot.train.prior_weights import read_prior_weights
-from ptr_robot.train.progress import ScreeningProgress
 from ptr_robot.train.samples import SampleFacts, target_width
-from ptr_robot.train.screening import corrected_instructions, episode_weights, kept_sources, screen_dataset
+from ptr_robot.train.screening import (
+    corrected_instructions,
+    episode_weights,
+    kept_sources,
+    read_screening,
+    screen_once,
+)
 from ptr_robot.train.sources import SourceRecord
 from ptr_robot.train.trained import pretrained_folder
 
@@ -53,10 +59,10 @@ def build_parts(
     checkpoint: Path | None = None,  # where a resumed run goes on: its weights are loaded later
     rank: int = 0,
     world_size: int = 1,
-    pin_memory: bool = False,
+    device: torch.device | None = None,  # where the run trains; None: the CPU
 ) -> RunParts:
     """Everything that the settings describe; complaints come before anything is trained."""
-    config = plan.config
+    config, device = plan.config, device or torch.device("cpu")
     choice = resumed_choice(config.policy, checkpoint) if checkpoint else config.policy
     saved = load_policy(pretrained_folder(Path(choice.path))) if choice.path else None
     policy_config = saved.policy.config if saved else chosen_config(choice, plan.ptr)
@@ -69,7 +75,7 @@ def build_parts(
         num_workers=config.num_workers,
         rank=rank,
         world_size=world_size,
-        pin_memory=pin_memory,
+        pin_memory=device.type == "cuda",
     )
     loader = open_loader(data)
     sources = source_records(loader)
@@ -81,15 +87,17 @@ def build_parts(
     facts = sample_facts(loader.dataset, config.dataset.episode_weights)
     screening, everything = None, loader.dataset
     if config.method == "screened":
-        with ScreeningProgress(is_main=rank == 0) as report:
-            screening = screen_dataset(
-                loader.dataset,
-                facts,
-                config.screening,
-                vision_tower=policy.vision_tower,
-                num_prefix_tokens=policy.num_prefix_tokens,
-                report=report,
-            )
+        screening = read_screening(checkpoint / STATE) if checkpoint else None
+        screening = screening or screen_once(
+            loader.dataset,
+            facts,
+            config.screening,
+            vision_tower=policy.vision_tower,
+            num_prefix_tokens=policy.num_prefix_tokens,
+            device=device,
+            rank=rank,
+            world_size=world_size,
+        )
         weights = episode_weights(screening, num_episodes(loader.dataset))
         facts = facts.times(weights)
         data = dataclasses.replace(data, sources=kept_sources(loader.dataset, weights, data.sources))

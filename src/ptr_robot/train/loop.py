@@ -54,7 +54,7 @@ def train(config: TrainConfig, *, checkpoint: Path | None = None) -> TrainResult
         checkpoint=checkpoint if config.resume else None,
         rank=accelerator.process_index,
         world_size=accelerator.num_processes,
-        pin_memory=accelerator.device.type == "cuda",
+        device=accelerator.device,
     )
     with occupied(plan.output_dir) if accelerator.is_main_process else contextlib.nullcontext():
         accelerator.wait_for_everyone()
@@ -91,7 +91,7 @@ class Trainer:
         self.optimiser = Optimiser(plan, parts.module, accelerator)
         self.ledger = EpisodeLedger(parts.everything, accelerator.device, parts.screening)
         self.window = MetricWindow(accelerator.device)
-        self.state = TrainingState(self.optimiser, parts.loader, self.ledger, self.window)
+        self.state = TrainingState(self.optimiser, parts.loader, self.ledger, self.window, parts.screening)
         self.trained = TrainedPolicy(parts.policy, parts.module.ptr.belief, parts.sources)
         self.steps_done = 0
         self.saved: Path | None = None

@@ -72,12 +72,12 @@ class TrainingProgress:
 
 
 class ScreeningProgress:
-    """A bar in a terminal, one line for each part of the work in a log; silent on all ranks but the first."""
+    """A bar in a terminal, one line for each part of the work in a log."""
 
-    def __init__(self, *, is_main: bool) -> None:
+    def __init__(self) -> None:
         progress = require("rich.progress", "lerobot")
         console = require("rich.console", "lerobot").Console(stderr=True)
-        self._is_main, self._is_live = is_main, is_main and console.is_terminal
+        self._is_live = console.is_terminal
         self._bar = progress.Progress(console=console, disable=not self._is_live, transient=True)
         self._task = self._bar.add_task("", total=1.0)
         self._name = ""
@@ -96,7 +96,7 @@ class ScreeningProgress:
         if name != self._name:
             self._name = name
             self._bar.reset(self._task, description=name)
-            if self._is_main and not self._is_live:
+            if not self._is_live:
                 sys.stderr.write(name + "\n")
                 sys.stderr.flush()
         self._bar.update(self._task, completed=share)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -11,13 +12,52 @@ from torch import Tensor, nn
 from ptr_robot.data.batch import SegmentBatch
 from ptr_robot.data.config import SourceConfig
 from ptr_robot.data.dataset import SegmentDataset
-from ptr_robot.errors import DataError
+from ptr_robot.errors import DataError, PTRError, require
 from ptr_robot.method.screening import Report, Screening, ScreeningConfig, Transitions, screen
 from ptr_robot.method.targets import EMATargetEncoder
+from ptr_robot.train.progress import ScreeningProgress
 from ptr_robot.train.samples import SampleFacts, take_frames
+from ptr_robot.train.tensor_files import read_tensors, save_tensors
 
+SCREENING_FILE = "screening.safetensors"
 _SEGMENTS_AT_ONCE = 64
 _MIN_STRIDE = 4  # frames between two chunks that are looked at: neighbours say the same
+
+
+def screen_once(
+    dataset: SegmentDataset,
+    facts: SampleFacts,
+    config: ScreeningConfig,
+    *,
+    vision_tower: nn.Module | None,
+    num_prefix_tokens: int,
+    device: torch.device,
+    rank: int,
+    world_size: int,
+) -> Screening:
+    """By the first of several processes, with a bar to watch; the others get what it found, or its complaint."""
+    answer: list[Screening | PTRError | None] = [None]
+    if rank == 0:
+        try:
+            with ScreeningProgress() as report:
+                answer[0] = screen_dataset(
+                    dataset,
+                    facts,
+                    config,
+                    vision_tower=vision_tower,
+                    num_prefix_tokens=num_prefix_tokens,
+                    device=device,
+                    report=report,
+                )
+        except PTRError as error:
+            answer[0] = error
+    if world_size > 1:
+        require("accelerate.utils", "lerobot").broadcast_object_list(answer)
+    found = answer[0]
+    assert found is not None
+    if isinstance(found, PTRError):
+        raise found
+    return found
 
 
 def screen_dataset(
@@ -27,10 +67,13 @@ def screen_dataset(
     *,
     vision_tower: nn.Module | None = None,  # of the policy as it starts; None: it looks at no images
     num_prefix_tokens: int = 0,
+    device: torch.device | str = "cpu",  # where images are looked at; the rest is small
     report: Report | None = None,
 ) -> Screening:
     """Judge every episode of the run by the first chunks of segments that are spread evenly over it."""
-    encoder = EMATargetEncoder(vision_tower, num_prefix_tokens=num_prefix_tokens) if vision_tower is not None else None
+    encoder = None
+    if vision_tower is not None:
+        encoder = EMATargetEncoder(vision_tower, num_prefix_tokens=num_prefix_tokens).to(device)
     blocks = torch.split(torch.tensor(_numbers(dataset, config.max_chunks)), _SEGMENTS_AT_ONCE)
     parts = []
     for done, numbers in enumerate(blocks, start=1):
@@ -47,6 +90,22 @@ def screen_dataset(
     scale = moved.square().sum(dim=1).mean().sqrt() / looked.square().sum(dim=1).mean().sqrt().clamp_min(1e-9)
     changes = torch.cat([moved, scale * looked], dim=1)
     return screen(Transitions(torch.cat([states, looks], dim=1), changes, actions, tasks, episodes), config, report)
+
+
+def write_screening(screening: Screening, folder: Path) -> None:
+    """For a run that is resumed: it goes on with the episodes it began with, however long it would look at them now."""
+    save_tensors({field.name: getattr(screening, field.name) for field in fields(screening)}, folder / SCREENING_FILE)
+
+
+def read_screening(folder: Path) -> Screening | None:
+    """None where the run has not kept it."""
+    file = folder / SCREENING_FILE
+    if not file.is_file():
+        return None
+    tensors, names = read_tensors(file), {field.name for field in fields(Screening)}
+    if tensors.keys() != names:
+        raise DataError(f"{file} is not a record of screening; resume from another checkpoint")
+    return Screening(**tensors)
 
 
 def kept_sources(dataset: SegmentDataset, weights: Tensor, sources: Sequence[SourceConfig]) -> list[SourceConfig]:
@@ -99,5 +158,6 @@ def _transitions(batch: SegmentBatch, facts: SampleFacts, encoder: EMATargetEnco
 
 @torch.no_grad()
 def _encode(encoder: EMATargetEncoder, batch: SegmentBatch, index: Tensor) -> Tensor:  # (B, 1) -> (B, Dy)
-    features: Tensor = encoder(take_frames(batch.frames, index)[:, 0])
-    return features
+    frames = take_frames(batch.frames, index)[:, 0]
+    features: Tensor = encoder(frames.to(next(encoder.parameters()).device))
+    return features.cpu()

@@ -14,7 +14,7 @@ from ptr_robot.policy.recursion import ChunkPredictor
 from ptr_robot.policy.save import load_policy, load_weights, save_policy
 from ptr_robot.policy.vla import MixturePolicy
 from ptr_robot.train.sources import SourceRecord, read_sources, write_sources
-from ptr_robot.train.training_state import save_tensors
+from ptr_robot.train.tensor_files import save_tensors
 
 BELIEF_CONFIG_FILE = "belief.json"
 BELIEF_FILE = "belief.safetensors"

@@ -10,11 +10,14 @@ from typing import Any
 from torch import Tensor
 
 from ptr_robot.data.loader import SegmentLoader
-from ptr_robot.errors import DataError, require
+from ptr_robot.errors import DataError
+from ptr_robot.method.screening import Screening
 from ptr_robot.policy.save import load_weights
 from ptr_robot.train.episodes import EpisodeLedger
 from ptr_robot.train.metrics import MetricWindow
 from ptr_robot.train.optimisation import Optimiser
+from ptr_robot.train.screening import write_screening
+from ptr_robot.train.tensor_files import read_tensors, save_tensors
 
 STATE_FILE = "state.json"
 OPTIMISER_FILE = "optimizer_state.safetensors"
@@ -30,6 +33,7 @@ class TrainingState:
     loader: SegmentLoader
     ledger: EpisodeLedger
     window: MetricWindow
+    screening: Screening | None = None  # read before the rest: it decides which episodes the loader has
 
     def write(self, folder: Path, step: int, episode_totals: Tensor) -> None:
         """Fill a folder that is not in its place yet."""
@@ -38,6 +42,8 @@ class TrainingState:
         save_tensors(adam_tensors(optimiser), folder / OPTIMISER_FILE)
         save_tensors(optimiser.module.ptr.state_dict(), folder / PTR_FILE)
         save_tensors({"episode_totals": episode_totals, **self.window.state_dict()}, folder / SUMS_FILE)
+        if self.screening is not None:
+            write_screening(self.screening, folder)
         record = {"step": step, "scheduler": optimiser.schedule.state_dict(), "loader": self.loader.state_dict()}
         (folder / STATE_FILE).write_text(json.dumps(record, indent=2) + "\n")
 
@@ -93,24 +99,3 @@ def load_schedule(optimiser: Optimiser, state: dict[str, Any]) -> None:
     optimiser.schedule.load_state_dict(state)
     for group, rate in zip(optimiser.adam.param_groups, optimiser.schedule.get_last_lr(), strict=True):
         group["lr"] = rate
-
-
-def save_tensors(tensors: dict[str, Tensor], file: Path) -> None:
-    """A safetensors file; what the disk refuses is an OSError."""
-    safetensors = require("safetensors", "lerobot")
-    try:
-        require("safetensors.torch", "lerobot").save_file(
-            {name: tensor.detach().contiguous() for name, tensor in tensors.items()}, file
-        )
-    except safetensors.SafetensorError as error:
-        raise OSError(str(error)) from error
-
-
-def read_tensors(file: Path) -> dict[str, Tensor]:
-    """Read a safetensors file back."""
-    safetensors = require("safetensors", "lerobot")
-    try:
-        tensors: dict[str, Tensor] = require("safetensors.torch", "lerobot").load_file(file)
-    except (OSError, safetensors.SafetensorError) as error:
-        raise DataError(f"{file} cannot be read ({error}); resume from another checkpoint") from error
-    return tensors

@@ -14,7 +14,7 @@ from ptr_robot.method.screening import Screening, ScreeningConfig, screen
 from ptr_robot.train.build import build_parts
 from ptr_robot.train.config import DatasetConfig, PolicyChoice, resolve
 from ptr_robot.train.episodes import EPISODE_SCORES_FILE
-from ptr_robot.train.loop import train
+from ptr_robot.train.loop import describe_screening, train
 from ptr_robot.train.screening import SCREENING_FILE
 
 from .conftest import LENGTHS
@@ -105,3 +105,23 @@ def test_a_resumed_run_goes_on_with_the_episodes_it_began_with(settings, monkeyp
     file.write_bytes(file.read_bytes()[:20])
     with pytest.raises(DataError, match="cannot be read"):
         build_parts(resolve(config, datetime.now()), checkpoint=checkpoint)
+
+
+def test_the_line_names_what_is_left_out():
+    def found(weights, corrected):
+        count = len(weights)
+        nothing = torch.zeros(count)
+        return Screening(
+            episode_ids=torch.arange(count),
+            num_chunks=torch.ones(count, dtype=torch.int64),
+            scores=torch.zeros(count, 3),
+            standings=nothing,
+            weights=torch.tensor(weights),
+            instructions=torch.zeros(count, dtype=torch.int64),
+            is_corrected=torch.tensor(corrected),
+        )
+
+    line = describe_screening(found([0.0, 1.0, 0.25, 0.0], [False, False, True, False]))
+    assert line == "screened 4 episodes: 2 are kept, 2 (0, 3) left out, 1 (2) given another instruction"
+    line = describe_screening(found([0.0] * 20, [False] * 20))
+    assert line.endswith("20 (0, 1, 2, 3, 4, 5, 6, 7, ...) left out, 0 given another instruction")

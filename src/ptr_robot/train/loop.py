@@ -10,6 +10,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from ptr_robot.data.batch import SegmentBatch
 from ptr_robot.data.loader import SegmentLoader
 from ptr_robot.errors import ConfigError, NonFiniteError, require
@@ -109,7 +111,7 @@ class Trainer:
                 if checkpoint is not None:
                     progress.say(f"resumed from {checkpoint}")
                 elif self.parts.screening is not None:
-                    progress.say(_describe(self.parts.screening))
+                    progress.say(describe_screening(self.parts.screening))
                 exit_code = self._steps(stop, records, progress)
         finally:
             if records is not None:
@@ -179,10 +181,20 @@ class Trainer:
         return f"go on with: ptr train --resume=true --output_dir={self.plan.output_dir}"
 
 
-def _describe(screening: Screening) -> str:
-    num_kept, num_corrected = int((screening.weights > 0).sum()), int(screening.is_corrected.sum())
-    left_out = f"{num_kept} are kept, {len(screening.weights) - num_kept} are left out"
-    return f"screened {len(screening.weights)} episodes: {left_out}, {num_corrected} get another instruction"
+def describe_screening(screening: Screening) -> str:
+    """One line: how many episodes are kept, and which are not, as far as they fit."""
+    left_out, corrected = screening.weights == 0, screening.is_corrected
+    return (
+        f"screened {len(left_out)} episodes: {int((~left_out).sum())} are kept, "
+        f"{_listed(left_out, screening)} left out, {_listed(corrected, screening)} given another instruction"
+    )
+
+
+def _listed(chosen: Tensor, screening: Screening, most: int = 8) -> str:  # (E,) bool
+    """How many, and the first of them by number: `2 (0, 19)`."""
+    numbers = [str(number) for number in screening.episode_ids[chosen].tolist()]
+    shown = [*numbers[:most], *(["..."] if len(numbers) > most else [])]
+    return f"{len(numbers)} ({', '.join(shown)})" if numbers else "0"
 
 
 def endless(loader: SegmentLoader) -> Iterator[SegmentBatch]:

@@ -148,7 +148,7 @@ def test_bad_episode_is_named_in_one_line_and_can_be_skipped(own_v21, spoil, lin
     with pytest.raises(DataError, match=line) as caught:
         open_index(own_v21)
     assert "\n" not in str(caught.value)
-    assert "--skip_bad_episodes" in str(caught.value)
+    assert "--dataset.skip_bad_episodes=true" in str(caught.value)
     index = open_index(own_v21, skip_bad_episodes=True)
     assert [episode.episode_index for episode in index.episodes] == [0, 2, 3]
     assert [problem.episode_index for problem in index.left_out] == [BAD]

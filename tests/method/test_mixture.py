@@ -93,6 +93,14 @@ def test_spreads_become_equal_within_a_factor_of_four():
     assert (with_equal_spreads(alike, tasks) / alike).max() <= 4.0001
 
 
+def test_tasks_of_a_few_episodes_have_no_say_in_spreads():
+    values, tasks, _ = drawn(0.4, 3.0)
+    expected = with_equal_spreads(values, tasks)
+    few = torch.arange(3, 9)
+    joined = with_equal_spreads(torch.cat([values, few.to(values)]), torch.cat([tasks, few]))
+    torch.testing.assert_close(joined, torch.cat([expected, few.to(values)]))
+
+
 def test_a_task_that_is_spread_wider_hides_no_population():
     """Half of each task 6 deviations down: one scale for all tasks would call the wide task's good ones faulty."""
     random = torch.Generator().manual_seed(1)

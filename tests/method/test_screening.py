@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from ptr_robot.errors import ConfigError, ShapeError
+from ptr_robot.errors import ConfigError, NonFiniteError, ShapeError
 from ptr_robot.method.screening import CHANNELS, ScreeningConfig, Transitions, screen
 
 QUICK = ScreeningConfig(steps=300, batch_size=128, pool_size=256, hidden_dim=32, num_folds=3, lr=5e-3)
@@ -67,6 +67,34 @@ def test_an_episode_with_several_instructions_keeps_them():
     first = torch.arange(len(spoilt_ones.task_ids)) % CHUNKS == 0
     several = torch.where(first, lawful().task_ids, spoilt_ones.task_ids)
     assert not screen(replace(spoilt_ones, task_ids=several), QUICK).is_corrected.any()
+
+
+def test_a_rare_instruction_is_neither_corrected_nor_left_out():
+    """Heads that hardly saw it would take any other for likelier."""
+    data = lawful()
+    is_rare = data.episode_ids < 5
+    found = screen(replace(data, task_ids=torch.where(is_rare, TASKS + data.episode_ids, data.task_ids)), QUICK)
+    assert found.instructions[:5].tolist() == [TASKS + number for number in range(5)]
+    assert not found.is_corrected.any()
+    assert (found.weights[:5] > 0).all()
+    assert found.weights.mean() > 0.9
+
+
+@pytest.mark.parametrize("name", ["observations", "changes", "actions"])
+def test_what_is_not_finite_is_named(name):
+    data = lawful()
+    values = getattr(data, name).clone()
+    values[3, 0] = torch.nan
+    with pytest.raises(NonFiniteError, match=name):
+        replace(data, **{name: values})
+
+
+@pytest.mark.parametrize("name", ["changes", "actions"])
+def test_what_never_changes_says_nothing(name):
+    data = lawful()
+    found = screen(replace(data, **{name: torch.ones_like(getattr(data, name))}), QUICK)
+    assert (found.scores[:, CHANNELS.index("outcome" if name == "changes" else "action")] == 0).all()
+    assert found.weights.mean() > 0.9
 
 
 def test_one_instruction_cannot_be_wrong():

@@ -13,6 +13,7 @@ from ptr_robot.cli.main import run as run_command
 from ptr_robot.data.cache import only_one_process
 from ptr_robot.errors import ConfigError, DataError, NonFiniteError
 from ptr_robot.train import optimisation
+from ptr_robot.train.build import build_parts
 from ptr_robot.train.checkpoint import latest_checkpoint
 from ptr_robot.train.config import PolicyChoice
 from ptr_robot.train.loop import train
@@ -117,6 +118,30 @@ def test_a_run_folder_in_use(settings):
     folder = Path(config.output_dir)
     with only_one_process(folder / "run"), refused(ConfigError, "in use by another training process"):
         train(dataclasses.replace(config, resume=True, steps=2))
+
+
+def test_a_run_folder_that_another_run_took_meanwhile(settings, monkeypatch):
+    """Building takes minutes; what was free before it may not be free after it."""
+    config = settings()
+
+    def build(*arguments, **named):
+        parts = build_parts(*arguments, **named)
+        folder = Path(config.output_dir)
+        folder.mkdir()
+        (folder / "records.jsonl").write_text("of another run\n")
+        return parts
+
+    monkeypatch.setattr("ptr_robot.train.loop.build_parts", build)
+    with refused(ConfigError, "exists already"):
+        train(config)
+    assert (Path(config.output_dir) / "records.jsonl").read_text() == "of another run\n"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there(settings):
+    policy = dataclasses.replace(settings().policy, device="cuda")
+    with refused(ConfigError, "no GPU"):
+        train(settings(policy=policy))
 
 
 def test_nothing_to_resume(tmp_path):

@@ -86,3 +86,43 @@ def test_settings_survive_their_file(tmp_path):
 def test_ptr_settings_have_no_part_in_screening():
     with pytest.raises(ConfigError, match=r"--ptr\.weights\.alpha=0\.5 is a setting of PTR.*--method=ptr"):
         read_flags(["--dataset.repo_id=data", "--method=screened", "--ptr.weights.alpha=0.5"])
+
+
+def test_ptr_settings_of_a_file_have_no_part_in_it_either(tmp_path):
+    file = tmp_path / "run.yaml"
+    file.write_text("dataset: {repo_id: data}\nptr: {weights: {w_max: 8.0}}\n")
+    with pytest.raises(ConfigError, match=r"has settings of PTR.*add method: ptr"):
+        read_flags([f"--config_path={file}"])
+    assert read_flags([f"--config_path={file}", "--method=ptr"])[0].ptr.weights.w_max == 8.0
+
+
+@pytest.mark.parametrize("method", ["ptr", "sft"])
+def test_screening_settings_are_those_of_screening(method):
+    with pytest.raises(ConfigError, match=f"would change nothing: the method '{method}' does not screen"):
+        read_flags(["--dataset.repo_id=data", f"--method={method}", "--screening.steps=3"])
+
+
+def test_a_run_keeps_its_method_and_its_screening(tmp_path):
+    config, _ = read_flags(["--dataset.repo_id=data", f"--output_dir={tmp_path}"])
+    write_config(resolve(config, datetime.now()).config, tmp_path)
+    resumed = ["--resume=true", f"--output_dir={tmp_path}"]
+    assert read_flags([*resumed, "--steps=9000"])[0].method == "screened"
+    with pytest.raises(ConfigError, match="begun with the method 'screened' and cannot go on with 'sft'"):
+        read_flags([*resumed, "--method=sft"])
+    with pytest.raises(ConfigError, match="the run was screened when it began"):
+        read_flags([*resumed, "--screening.steps=3"])
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        ("--seed=-1", "seed is -1"),
+        ("--optimizer.betas=[1.5, 0.9]", "betas are"),
+        ("--optimizer.eps=-1", "eps is"),
+        ("--optimizer.weight_decay=-0.1", "weight_decay is"),
+        ("--scheduler.num_warmup_steps=-2", "num_warmup_steps is"),
+    ],
+)
+def test_a_value_out_of_its_range_is_named(flag, message):
+    with pytest.raises(ConfigError, match=message):
+        read_flags(["--dataset.repo_id=data", flag])

@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 
 from ptr_robot.errors import ConfigError
 from ptr_robot.train.checkpoint import latest_checkpoint
+from ptr_robot.train.config import OptimizerConfig
 from ptr_robot.train.loop import train
 from ptr_robot.train.records import read_records
 
@@ -98,6 +99,32 @@ def test_a_stated_checkpoint_is_the_one_resumed_from(settings, whole_run):
     run = Path(config.output_dir)
     train(dataclasses.replace(config, resume=True), checkpoint=run / "checkpoints" / "000003")
     assert_same_run(run, whole_run("ptr", config))
+
+
+def test_resuming_goes_on_from_what_was_saved_last(settings):
+    """After a resume from an earlier checkpoint that is not the one with the highest step."""
+    config = settings()
+    run = train(config).output_dir
+    train(dataclasses.replace(config, resume=True, steps=STEPS - 1), checkpoint=run / "checkpoints" / "000003")
+    assert latest_checkpoint(run) == (run / "checkpoints" / f"{STEPS - 1:06d}").resolve()
+    (run / "checkpoints" / "last").unlink()  # an older run, or one that was copied without its links
+    assert latest_checkpoint(run).name == f"{STEPS:06d}"
+
+
+@pytest.mark.parametrize("changes", [{"steps": 2 * STEPS}, {"optimizer": OptimizerConfig(lr=1e-5)}])
+def test_a_resumed_run_has_the_rates_of_its_own_settings(settings, changes):
+    """More steps or another rate: the curve is the one that such a run would have had from its beginning."""
+    config = dataclasses.replace(settings(method="sft"), log_freq=1)
+    run = train(config).output_dir
+    changed = dataclasses.replace(config, **changes)
+    train(dataclasses.replace(changed, resume=True), checkpoint=run / "checkpoints" / "000003")
+    other = dataclasses.replace(changed, output_dir=str(run.parent / "whole"))
+    train(other)
+    rates, expected = (
+        {record["step"]: record["learning_rate"] for record in read_records(Path(folder)) if record["step"] > 3}
+        for folder in (run, other.output_dir)
+    )
+    assert rates == expected
 
 
 def test_a_resumed_run_may_not_change_its_batches(settings):

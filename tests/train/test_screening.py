@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ptr_robot.data.metadata import read_parquet
-from ptr_robot.errors import DataError
+from ptr_robot.errors import ConfigError, DataError
 from ptr_robot.method.screening import Screening, ScreeningConfig, screen
 from ptr_robot.train.build import build_parts
 from ptr_robot.train.config import DatasetConfig, PolicyChoice, resolve
@@ -26,14 +26,28 @@ def screened(settings, **changes):
     return dataclasses.replace(settings(method="screened"), screening=QUICK, **changes)
 
 
+WEIGHTS = [1.0, 0.0, 0.25, 1.0]
+
+
+@pytest.fixture
+def _judged(monkeypatch):
+    """Four episodes are too few to be told apart: here screening leaves one out and doubts another."""
+
+    def found(transitions, config, report):
+        return dataclasses.replace(screen(transitions, config, report), weights=torch.tensor(WEIGHTS))
+
+    monkeypatch.setattr("ptr_robot.train.screening.screen", found)
+
+
+@pytest.mark.usefixtures("_judged")
 def test_every_episode_is_judged_and_kept_ones_are_trained_on(settings):
     parts = build_parts(resolve(screened(settings), datetime.now()))
     found = parts.screening
     assert found.episode_ids.tolist() == list(range(len(LENGTHS)))
-    kept = [number for number, weight in zip(found.episode_ids.tolist(), found.weights.tolist(), strict=True) if weight]
     (source,) = parts.loader.dataset.sources
-    assert [episode.episode_index for episode in source.index.episodes] == kept
+    assert [episode.episode_index for episode in source.index.episodes] == [0, 2, 3]
     batch = next(iter(parts.loader))
+    assert {0.25, 1.0} == set(found.weights[batch.episode_id].tolist())
     output, _ = parts.module(batch, 0)
     expected = found.weights[batch.episode_id].repeat_interleave(batch.num_chunks)
     expected[batch.chunk_is_pad.flatten()] = 0.0
@@ -74,11 +88,23 @@ def test_a_policy_that_looks_is_screened_by_what_it_sees(settings, image_data):
     assert parts.screening.scores.isfinite().all()
 
 
+@pytest.mark.usefixtures("_judged")
 def test_the_run_records_scores_and_weights_of_all_episodes(settings):
     result = train(screened(settings))
     rows = read_parquet(result.output_dir / EPISODE_SCORES_FILE).to_pylist()
     assert [row["episode_index"] for row in rows] == list(range(len(LENGTHS)))
-    assert all(row["mean_score"] is not None and 0 <= row["mean_weight"] <= 1 for row in rows)
+    assert all(row["mean_score"] is not None and row["num_scored"] > 0 for row in rows)
+    assert [row["mean_weight"] for row in rows] == pytest.approx(WEIGHTS)
+    assert [row["num_samples"] > 0 for row in rows] == [True, False, True, True]
+
+
+@pytest.mark.usefixtures("_judged")
+def test_a_run_on_other_data_is_not_resumed(settings):
+    config = screened(settings)
+    run = train(config).output_dir
+    dataset = dataclasses.replace(config.dataset, episodes=[0, 1])
+    with pytest.raises(ConfigError, match="cannot resume the data: screening judged 4 episodes"):
+        train(dataclasses.replace(config, dataset=dataset, resume=True), checkpoint=run / "checkpoints" / "000003")
 
 
 def test_screening_says_what_it_is_doing(settings, capsys):
@@ -88,6 +114,7 @@ def test_screening_says_what_it_is_doing(settings, capsys):
     assert {"screening: consequences", "screening: actions"} <= set(lines)
 
 
+@pytest.mark.usefixtures("_judged")
 def test_a_resumed_run_goes_on_with_the_episodes_it_began_with(settings, monkeypatch):
     """Screening is part of the checkpoint: it is read, not repeated."""
     config = screened(settings)

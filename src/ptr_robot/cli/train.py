@@ -13,6 +13,7 @@ from typing import Any
 
 from ptr_robot.cli.flags import parse_flags
 from ptr_robot.errors import ConfigError, MissingExtraError, require
+from ptr_robot.method.config import PTRConfig
 from ptr_robot.train.config import TrainConfig, resolve
 from ptr_robot.train.config_file import CONFIG_FILE
 
@@ -47,11 +48,19 @@ def read_flags(arguments: list[str]) -> tuple[TrainConfig, Path | None]:
     if _given(arguments, "resume") not in (None, "false", "False"):
         arguments, checkpoint = _resumed(arguments)
     config = parse_flags(TrainConfig, arguments)
-    if config.method == "screened" and (words := [word for word in arguments if word.startswith("--ptr.")]):
+    is_screened = config.method == "screened"
+    if is_screened and (words := _words(arguments, "--ptr.")):
         raise ConfigError(f"{words[0]} is a setting of PTR, of which the method 'screened' has none; add --method=ptr")
+    if (not is_screened or config.resume) and (words := _words(arguments, "--screening.")):
+        why = "the run was screened when it began" if is_screened else f"the method {config.method!r} does not screen"
+        raise ConfigError(f"{words[0]} would change nothing: {why}; take it out")
     if config.ptr is not None:
         config = _over_method(config, arguments)
     return config, checkpoint
+
+
+def _words(arguments: Sequence[str], start: str) -> list[str]:
+    return [word for word in arguments if word.startswith(start)]
 
 
 def _resumed(arguments: list[str]) -> tuple[list[str], Path | None]:
@@ -76,16 +85,34 @@ def _over_method(config: TrainConfig, arguments: list[str]) -> TrainConfig:
     settings: dict[str, Any] = require("yaml", "lerobot").safe_load(Path(path).expanduser().read_text()) if path else {}
     changes = settings.get("ptr") or {}
     if changes and settings.get("method", config.method) != config.method:
+        if config.resume:
+            raise ConfigError(
+                f"the run was begun with the method {settings['method']!r} and cannot go on with {config.method!r}; "
+                "start another run"
+            )
         raise ConfigError(
             f"{path} has ptr settings for the method {settings['method']!r} and --method is {config.method!r}; "
             "take ptr out of the file, or name one method"
         )
     base = resolve(dataclasses.replace(config, ptr=None), datetime.now()).ptr
+    if config.method == "screened" and config.ptr is not None and _timeless(config.ptr) != _timeless(base):
+        raise ConfigError(
+            f"{path} has settings of PTR, of which the method 'screened' has none; add method: ptr, or take ptr out"
+        )
     settings["ptr"] = merge(dataclasses.asdict(base), changes)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / CONFIG_FILE
         file.write_text(json.dumps(settings))
         return parse_flags(TrainConfig, [*_without(arguments, "config_path"), f"--config_path={file}"])
+
+
+def _timeless(config: PTRConfig) -> PTRConfig:
+    """Without what follows from the length of a run."""
+    return dataclasses.replace(
+        config,
+        weights=dataclasses.replace(config.weights, warmup_steps=0),
+        controller=dataclasses.replace(config.controller, interval_steps=1),
+    )
 
 
 def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

@@ -50,6 +50,11 @@ class SegmentDataset:
         return tuple(int(ends[-1]) for ends in self._ends)
 
     @property
+    def first_episodes(self) -> tuple[int, ...]:
+        """The episode_id of each source's episode 0."""
+        return tuple(int(first) for first in self._first_episode[:-1])
+
+    @property
     def left_out(self) -> list[tuple[Source, EpisodeProblem]]:
         """The episodes that are not used, and why."""
         return [(source, problem) for source in self.sources for problem in source.index.left_out]

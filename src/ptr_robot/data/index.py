@@ -59,7 +59,7 @@ def open_index(
     )
     if problems and not skip_bad_episodes:
         others = f" ({len(problems) - 1} more episodes have problems)" if len(problems) > 1 else ""
-        raise DataError(f"{problems[0].message}; leave such episodes out with --skip_bad_episodes{others}")
+        raise DataError(f"{problems[0].message}; leave such episodes out with --dataset.skip_bad_episodes=true{others}")
     bad = {problem.episode_index for problem in problems}
     sound = tuple(record for record in index.episodes if record.episode_index not in bad)
     if not sound:

@@ -87,7 +87,7 @@ class BatchPlan:
         if self.drop_last and self.order.length < self.global_batch_size:
             raise ConfigError(
                 f"the data has {self.order.length} segments and a global batch {self.global_batch_size}; "
-                "lower batch_size or set drop_last to false"
+                "lower batch_size, or give it more data"
             )
 
     @property

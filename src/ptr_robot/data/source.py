@@ -116,7 +116,7 @@ def _without_short_episodes(index: DatasetIndex, data: DataConfig) -> DatasetInd
         for episode in short
     )
     if not data.skip_bad_episodes:
-        raise DataError(f"{problems[0]}; lower chunk_length or leave it out with --skip_bad_episodes")
+        raise DataError(f"{problems[0]}; lower chunk_length or leave it out with --dataset.skip_bad_episodes=true")
     rest = tuple(episode for episode in index.episodes if episode.length >= data.chunk_length)
     if not rest:
         raise DataError(f"{index.root}: no episode is as long as a chunk of {data.chunk_length}")

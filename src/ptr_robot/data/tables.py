@@ -70,7 +70,7 @@ def slice_episode(table: Any, episode: EpisodeRecord, columns: Sequence[str]) ->
     if rows.num_rows != episode.length:
         raise DataError(
             f"{where} has {rows.num_rows} rows, its metadata says {episode.length}; "
-            "leave it out with --skip_bad_episodes"
+            "leave it out with --dataset.skip_bad_episodes=true"
         )
     return {key: _read_column(rows, key, where) for key in columns}
 

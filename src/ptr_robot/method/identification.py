@@ -166,6 +166,8 @@ def cross_fit(
 
 def standardised(values: Tensor) -> Tensor:  # (N, D)
     """Zero mean and unit deviation a column; columns that hardly vary stay small."""
+    if not values.numel():
+        return values
     return (values - values.mean(dim=0)) / (values.std(dim=0) + 1e-3)
 
 

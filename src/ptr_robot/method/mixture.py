@@ -11,6 +11,7 @@ from torch import Tensor
 _NUM_ITERATIONS = 60
 _MIN_EPISODES = 8  # fewer say nothing about two populations
 _MIN_SHARE = 0.02
+_FEWEST_SPREAD = 4  # episodes of a task whose quartiles mean anything
 _SCALE_FLOOR = 0.25  # nats: smaller differences are no evidence, however alike the episodes are
 
 
@@ -54,16 +55,17 @@ def fit_two_populations(values: Tensor, tasks: Tensor) -> TwoPopulations | None:
 def with_equal_spreads(values: Tensor, tasks: Tensor) -> Tensor:  # (E,), (E,) int64 from 0 -> (E,)
     """Values as if all tasks were spread alike: some are harder to predict, and their episodes differ more.
 
-    The spread is that between quartiles; no task is stretched or shrunk more than fourfold.
+    The spread is that between quartiles; no task is stretched or shrunk more than fourfold, and one of a few episodes,
+    whose spread says nothing, not at all.
     """
     groups = [values[tasks == task] for task in range(int(tasks.max()) + 1)]
-    spreads = torch.stack([group.quantile(0.75) - group.quantile(0.25) for group in groups if len(group)])
-    usual = spreads.clamp_min(1e-3).log().mean().exp()
+    numbers = [number for number, group in enumerate(groups) if len(group) >= _FEWEST_SPREAD]
     factors = torch.ones(len(groups)).to(values)
-    factors[[number for number, group in enumerate(groups) if len(group)]] = (usual / spreads.clamp_min(1e-3)).to(
-        values
-    )
-    return values * factors.clamp(0.25, 4.0)[tasks]
+    if numbers:
+        quartiles = [groups[number].quantile(torch.tensor([0.25, 0.75]).to(values)) for number in numbers]
+        spreads = torch.stack([upper - lower for lower, upper in quartiles]).clamp_min(1e-3)
+        factors[numbers] = (spreads.log().mean().exp() / spreads).clamp(0.25, 4.0)
+    return values * factors[tasks]
 
 
 def _fit(

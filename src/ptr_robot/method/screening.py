@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ptr_robot.errors import ConfigError, ShapeError
+from ptr_robot.errors import ConfigError, NonFiniteError, ShapeError
 from ptr_robot.method.channels import INSTRUCTION_DIM, instruction_codes
 from ptr_robot.method.episodes import population_weights
 from ptr_robot.method.folds import assign_folds
@@ -35,6 +35,7 @@ CHANNELS = ("outcome", "action", "instruction")
 _INSTRUCTION_TEMPERATURE = 0.5  # high: a head that cannot be very sure of itself is not led astray by wrong labels
 _STRONG_EVIDENCE = 0.05  # what is allowed no more weight than this is left out
 _LEAST_WEIGHT = 0.25  # of what is kept: the paper's lower bound
+_FEWEST_EPISODES = 4  # of an instruction: heads that hardly saw it cannot say that it is wrong
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,9 @@ class Transitions:
         counts = {len(getattr(self, name)) for name in self.__dataclass_fields__}
         if len(counts) != 1:
             raise ShapeError(f"transitions have parts of different lengths: {sorted(counts)}")
+        for name in ("observations", "changes", "actions"):
+            if not getattr(self, name).isfinite().all():
+                raise NonFiniteError(f"the transitions' {name} hold NaN or infinity; leave such chunks out")
 
 
 @dataclass(frozen=True)
@@ -152,6 +156,8 @@ def screen(transitions: Transitions, config: ScreeningConfig, report: Report | N
         }
         scores = [
             question.scores(_answer(question, inputs, transitions, config, _about(report, name)))
+            if question.target_dim
+            else torch.zeros(len(rows))  # what never changes cannot be told apart
             for name, question in questions.items()
         ]
     means = episodes.means(torch.stack([*scores, given_scores[episodes.rows]], dim=1))  # (E, channels)
@@ -159,7 +165,10 @@ def screen(transitions: Transitions, config: ScreeningConfig, report: Report | N
     joint = with_equal_spreads(means[:, :2].sum(dim=1), tasks)  # consequence and action together
     populations = fit_two_populations(joint, tasks)
     allowed = population_weights(populations, joint, tasks)
-    is_kept = keep_enough(allowed, joint, tasks, config.keep_share)
+    given = torch.unique(episodes.first(transitions.task_ids), return_inverse=True)[1]
+    is_kept = keep_enough(allowed, joint, tasks, config.keep_share) | keep_enough(
+        allowed, joint, given, config.keep_share
+    )
     weights = torch.where(is_kept, allowed.clamp(min=_LEAST_WEIGHT), 0.0)
     standings = _standings(populations, joint, tasks)
     if len(torch.unique(transitions.task_ids)) > 1:
@@ -175,7 +184,7 @@ def identify_instructions(
     """Each episode's mean score of the instruction it was given, and the instruction that it is taken to have.
 
     Heads learn twice, the second time only from episodes on which they agree with the instruction. An episode with
-    several instructions keeps them.
+    several instructions keeps them, and so does one whose instruction is rare.
     """
     given = likely = episodes.first(transitions.task_ids)
     kinds, scores = torch.unique(transitions.task_ids), torch.zeros(len(given))
@@ -187,7 +196,9 @@ def identify_instructions(
     together = torch.zeros_like(given)
     is_wrong = population_weights(fit_two_populations(scores, together), scores, together) <= _STRONG_EVIDENCE
     has_several = episodes.means((transitions.task_ids != given[episodes.rows]).float().unsqueeze(1)).squeeze(1) > 0
-    return scores, torch.where(is_wrong & ~has_several, likely, given)
+    _, row, counts = torch.unique(given, return_inverse=True, return_counts=True)
+    is_rare = counts[row] < _FEWEST_EPISODES
+    return scores, torch.where(is_wrong & ~has_several & ~is_rare, likely, given)
 
 
 def keep_enough(allowed: Tensor, scores: Tensor, tasks: Tensor, share: float) -> Tensor:  # (E,) each -> (E,) bool

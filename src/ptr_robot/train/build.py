@@ -31,6 +31,7 @@ from ptr_robot.train.module import TrainingModule
 from ptr_robot.train.prior_weights import read_prior_weights
 from ptr_robot.train.samples import SampleFacts, target_width
 from ptr_robot.train.screening import (
+    check_screened,
     corrected_instructions,
     episode_weights,
     kept_sources,
@@ -98,6 +99,7 @@ def build_parts(
             rank=rank,
             world_size=world_size,
         )
+        check_screened(screening, loader.dataset)
         weights = episode_weights(screening, num_episodes(loader.dataset))
         facts = facts.times(weights)
         data = dataclasses.replace(data, sources=kept_sources(loader.dataset, weights, data.sources))

@@ -53,7 +53,10 @@ def load_checkpoint(place: Path, trained: TrainedPolicy, state: TrainingState) -
 
 
 def latest_checkpoint(run: Path) -> Path | None:
-    """The checkpoint with the highest step; only whole ones carry a number as their name."""
+    """The one saved last, which need not have the highest step: a run may have been resumed from an earlier one."""
+    last = run / FOLDER / LAST
+    if last.is_dir():
+        return last.resolve()
     numbered = [folder for folder in (run / FOLDER).glob("[0-9]*") if folder.name.isdigit()]
     return max(numbered, key=lambda folder: int(folder.name), default=None)
 

@@ -135,8 +135,11 @@ class OptimizerConfig:
     def __post_init__(self) -> None:
         if self.lr is not None and not self.lr > 0:
             raise ConfigError(f"optimizer.lr is {self.lr}; it must be above 0")
-        if self.grad_clip_norm < 0:
-            raise ConfigError(f"optimizer.grad_clip_norm is {self.grad_clip_norm}; it must be 0 (off) or more")
+        for name, meaning in (("grad_clip_norm", "0 (off)"), ("eps", "0"), ("weight_decay", "0")):
+            if not getattr(self, name) >= 0:
+                raise ConfigError(f"optimizer.{name} is {getattr(self, name)}; it must be {meaning} or more")
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise ConfigError(f"optimizer.betas are {self.betas}; both must be at least 0 and below 1")
 
 
 @dataclass(frozen=True)
@@ -145,6 +148,10 @@ class SchedulerConfig:
 
     # Steps of warm-up; by default the paper's share of the run, 2000 of 60,000.
     num_warmup_steps: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.num_warmup_steps is not None and self.num_warmup_steps < 0:
+            raise ConfigError(f"scheduler.num_warmup_steps is {self.num_warmup_steps}; it must be 0 or more")
 
 
 @dataclass(frozen=True)
@@ -205,8 +212,9 @@ class TrainConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{name} is {value}; it must be at least 1")
-        if self.num_workers < 0:
-            raise ConfigError(f"num_workers is {self.num_workers}; it must be 0 or more")
+        for name in ("num_workers", "seed"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"{name} is {getattr(self, name)}; it must be 0 or more")
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ class EpisodeLedger:
                 number = episode.episode_index
                 self._places.append((total + number, source_id, source.config.repo_id, number))
             total += source.index.total_episodes
-        self._screened: dict[int, tuple[int, float, float]] = {}  # chunks, score and weight, where known beforehand
+        self._screened: dict[int, tuple[int, float | None, float]] = {}  # chunks, standing and weight of screening
         self._corrected: dict[int, str] = {}
         if screening is not None:
             self._corrected = corrected_instructions(dataset, screening)
@@ -59,16 +59,20 @@ class EpisodeLedger:
         self.sums = totals.to(self.sums) if is_main else torch.zeros_like(self.sums)
 
     def write(self, totals: Tensor, file: Path) -> None:
-        """One row an episode, whole or not at all; an episode that never came has empty means."""
+        """One row an episode, whole or not at all; an episode that never came has empty means.
+
+        What screening found holds for the whole run; the samples are those that training saw.
+        """
         pyarrow, parquet = require("pyarrow", "lerobot"), require("pyarrow.parquet", "lerobot")
         rows = [row for row, *_ in self._places]
         samples, scored, scores, weights = totals[rows].cpu().unbind(1)
+        mean_scores, mean_weights = _means(scores, scored), _means(weights, samples)
         if self._screened:
-            known = [self._screened.get(row, (0, 0.0, 1.0)) for row in rows]
+            known = [self._screened.get(row, (0, None, 1.0)) for row in rows]
             scored = torch.tensor([chunks for chunks, _, _ in known])
-            scores = torch.tensor([chunks * score for chunks, score, _ in known])
-            weights = torch.where(samples > 0, weights, torch.tensor([weight for _, _, weight in known]))
-            samples = samples.clamp(min=1)
+            mean_scores = [standing for _, standing, _ in known]
+            means = zip(mean_weights, known, strict=True)
+            mean_weights = [weight if mean is None else mean for mean, (_, _, weight) in means]
         table = pyarrow.table(
             {
                 "source_id": [source_id for _, source_id, _, _ in self._places],
@@ -76,8 +80,8 @@ class EpisodeLedger:
                 "episode_index": [number for *_, number in self._places],
                 "num_samples": samples.long().numpy(),
                 "num_scored": scored.long().numpy(),
-                "mean_score": _means(scores, scored),
-                "mean_weight": _means(weights, samples),
+                "mean_score": pyarrow.array(mean_scores, pyarrow.float64()),
+                "mean_weight": pyarrow.array(mean_weights, pyarrow.float64()),
                 "corrected_instruction": pyarrow.array([self._corrected.get(row) for row in rows], pyarrow.string()),
             }
         )

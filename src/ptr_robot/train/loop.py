@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ from ptr_robot.train.records import RunRecords
 from ptr_robot.train.run_folder import check_free, describe_run, occupied
 from ptr_robot.train.trained import TrainedPolicy
 from ptr_robot.train.training_state import TrainingState
+
+_LONGEST_WAIT = timedelta(hours=4)  # of one process for the others: the first decodes and screens a whole dataset
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,8 @@ def train(config: TrainConfig, *, checkpoint: Path | None = None) -> TrainResult
         device=accelerator.device,
     )
     with occupied(plan.output_dir) if accelerator.is_main_process else contextlib.nullcontext():
+        if accelerator.is_main_process:
+            check_free(plan.output_dir, resume=config.resume)  # another run may have come and gone meanwhile
         accelerator.wait_for_everyone()
         return Trainer(plan, parts, accelerator).run(checkpoint if config.resume else None)
 
@@ -68,11 +72,15 @@ def make_accelerator(config: TrainConfig) -> Any:
     accelerate = require("accelerate", "lerobot")
     handlers = require("accelerate.utils", "lerobot")
     ddp = handlers.DistributedDataParallelKwargs(find_unused_parameters=True, broadcast_buffers=False)
-    return accelerate.Accelerator(
+    group = handlers.InitProcessGroupKwargs(timeout=_LONGEST_WAIT)
+    accelerator = accelerate.Accelerator(
         mixed_precision=config.mixed_precision,
         cpu=config.policy.device == "cpu",
-        kwargs_handlers=[ddp],
+        kwargs_handlers=[ddp, group],
     )
+    if config.policy.device == "cuda" and accelerator.device.type != "cuda":
+        raise ConfigError("policy.device is cuda and torch finds no GPU here; leave the flag out, or set it to cpu")
+    return accelerator
 
 
 def agree_on_plan(config: TrainConfig) -> RunPlan:

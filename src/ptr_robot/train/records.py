@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+import uuid
 from pathlib import Path
 from typing import Any
 
 from ptr_robot.data.cache import whole_file
-from ptr_robot.errors import DataError, require
+from ptr_robot.errors import ConfigError, DataError, require
 from ptr_robot.train.config import TrainConfig
 
 RECORDS_FILE = "records.jsonl"
 TENSORBOARD_FOLDER = "tensorboard"
+WANDB_ID_FILE = "wandb_id.txt"
 
 
 class RunRecords:
@@ -66,16 +68,26 @@ def read_lines(file: Path) -> list[str]:
 
 
 def _start_wandb(run: Path, config: TrainConfig) -> Any:
+    """A resumed run goes on under the name that it was given when it began."""
     draccus = require("draccus", "lerobot")
     wandb, settings = require("wandb", "lerobot"), config.wandb
-    return wandb.init(
-        project=settings.project,
-        entity=settings.entity,
-        notes=settings.notes,
-        mode=settings.mode,
-        name=config.job_name,
-        dir=str(run),
-        config=draccus.encode(config),
-        resume="allow",
-        id=run.name,
-    )
+    identity = run / WANDB_ID_FILE
+    if not identity.is_file():
+        with whole_file(identity) as file:
+            file.write(uuid.uuid4().hex[:12].encode())
+    try:
+        return wandb.init(
+            project=settings.project,
+            entity=settings.entity,
+            notes=settings.notes,
+            mode=settings.mode,
+            name=config.job_name,
+            dir=str(run),
+            config=draccus.encode(config),
+            resume="allow",
+            id=identity.read_text(),
+        )
+    except wandb.Error as error:
+        raise ConfigError(
+            f"Weights & Biases did not start ({error}); log in with `wandb login`, or add --wandb.mode=offline"
+        ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -10,6 +11,8 @@ from torch import Tensor
 from ptr_robot.data.batch import UNIFIED_DIM, SegmentBatch
 from ptr_robot.method.ptr import PTR
 from ptr_robot.method.types import Samples
+
+Encoder = Callable[[Tensor], Tensor]  # (..., V, 3, H, W) -> (..., Dy)
 
 
 @dataclass(frozen=True)
@@ -85,13 +88,13 @@ def encode_needed(ptr: PTR, batch: SegmentBatch) -> Tensor:  # (B, F, Dy)
     features = torch.zeros(*needed.shape, ptr.widths.target, device=needed.device)
     if len(segments):
         rows = needed.nonzero(as_tuple=True)[0]
-        features[needed] = encode_frames(ptr, batch.frames[needed], batch.view_mask[rows])
+        features[needed] = encode_frames(ptr.encode, batch.frames[needed], batch.view_mask[rows])
     return features
 
 
-def encode_frames(ptr: PTR, frames: Tensor, view_mask: Tensor) -> Tensor:  # (n, V, 3, H, W), (n, V) -> (n, Dy)
+def encode_frames(encode: Encoder, frames: Tensor, view_mask: Tensor) -> Tensor:  # (n, V, 3, H, W), (n, V) -> (n, Dy)
     """The mean over the views that a source has; black stand-ins for missing views do not count."""
-    features = ptr.encode(frames.unsqueeze(2))  # (n, V, Dy): each view as if it were alone
+    features = encode(frames.unsqueeze(2))  # (n, V, Dy): each view as if it were alone
     shares = view_mask / view_mask.sum(dim=1, keepdim=True).clamp_min(1)  # (n, V)
     return (features * shares.unsqueeze(2)).sum(dim=1)
 

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from ptr_robot.data.batch import SegmentBatch
 from ptr_robot.data.config import SourceConfig
 from ptr_robot.data.dataset import SegmentDataset
-from ptr_robot.errors import DataError, PTRError, require
+from ptr_robot.errors import ConfigError, DataError, PTRError, require
 from ptr_robot.method.screening import Report, Screening, ScreeningConfig, Transitions, screen
 from ptr_robot.method.targets import EMATargetEncoder
 from ptr_robot.train.progress import ScreeningProgress
-from ptr_robot.train.samples import SampleFacts, take_frames
+from ptr_robot.train.samples import SampleFacts, encode_frames, take_frames
 from ptr_robot.train.tensor_files import read_tensors, save_tensors
 
 SCREENING_FILE = "screening.safetensors"
@@ -108,6 +108,21 @@ def read_screening(folder: Path) -> Screening | None:
     return Screening(**tensors)
 
 
+def check_screened(screening: Screening, dataset: SegmentDataset) -> None:
+    """Refuse what was found of other data: a resumed run must have the episodes and instructions it began with."""
+    episodes = {
+        int(first) + episode.episode_index
+        for source, first in zip(dataset.sources, dataset.first_episodes, strict=True)
+        for episode in source.index.episodes
+    }
+    is_known = set(screening.episode_ids.tolist()) <= episodes
+    if not is_known or int(screening.instructions.max()) >= len(dataset.task_ids):
+        raise ConfigError(
+            f"cannot resume the data: screening judged {len(screening.episode_ids)} episodes, not all of which are "
+            "there now; give the dataset and the episodes that the run began with"
+        )
+
+
 def kept_sources(dataset: SegmentDataset, weights: Tensor, sources: Sequence[SourceConfig]) -> list[SourceConfig]:
     """The sources without the episodes that weigh nothing; of a source that would be empty, the first one stays.
 
@@ -158,6 +173,6 @@ def _transitions(batch: SegmentBatch, facts: SampleFacts, encoder: EMATargetEnco
 
 @torch.no_grad()
 def _encode(encoder: EMATargetEncoder, batch: SegmentBatch, index: Tensor) -> Tensor:  # (B, 1) -> (B, Dy)
-    frames = take_frames(batch.frames, index)[:, 0]
-    features: Tensor = encoder(frames.to(next(encoder.parameters()).device))
-    return features.cpu()
+    device = next(encoder.parameters()).device
+    frames = take_frames(batch.frames, index)[:, 0].to(device)
+    return encode_frames(encoder, frames, batch.view_mask.to(device)).cpu()

@@ -95,7 +95,14 @@ def load_adam(optimiser: Optimiser, tensors: dict[str, Tensor], file: Path) -> N
 
 
 def load_schedule(optimiser: Optimiser, state: dict[str, Any]) -> None:
-    """Take the schedule back, and with it the learning rate of the next step."""
-    optimiser.schedule.load_state_dict(state)
-    for group, rate in zip(optimiser.adam.param_groups, optimiser.schedule.get_last_lr(), strict=True):
+    """Take back how far the schedule was; the rate at that step is what the settings of this run make it.
+
+    A run that is resumed with more steps, or with another rate, goes on along the curve that it would have had.
+    """
+    schedule = optimiser.schedule
+    schedule.last_epoch, schedule._step_count = int(state["last_epoch"]), int(state["_step_count"])
+    curves = zip(schedule.base_lrs, schedule.lr_lambdas, strict=True)
+    rates = [base * curve(schedule.last_epoch) for base, curve in curves]
+    schedule._last_lr = rates
+    for group, rate in zip(optimiser.adam.param_groups, rates, strict=True):
         group["lr"] = rate

@@ -10,8 +10,11 @@ import yaml
 from ptr_robot.study.cell import Cell
 from ptr_robot.study.cell_data import CellData
 from ptr_robot.study.cell_plan import plan_cells
+from ptr_robot.study.cell_record import JudgedEpisode
+from ptr_robot.study.data_jobs import robot_identity
 from ptr_robot.study.definition_file import read_study
 from ptr_robot.study.jobs import with_needed
+from ptr_robot.study.methods import REGISTRY
 from ptr_robot.train.sources import read_sources
 
 pytestmark = pytest.mark.slow
@@ -70,10 +73,29 @@ def test_filters_are_applied_to_each_source_by_itself(cells: dict[str, Cell], po
     cell = cells["both/filter-length"]
     data = CellData.prepare(cell.sources, cell.row, tmp_path)
     assert [len(source.kept) for source in data.sources] == [2, 2]
-    assert data.num_training_episodes == 4
+    assert data.num_training_episodes((), cell.row) == 4
     assert len(data.dataset_fields()["sources"]) == 2
 
 
 def test_the_cell_is_known_by_its_settings(cells: dict[str, Cell]) -> None:
     assert cells["left/sft"].identity != cells["right/sft"].identity
     assert cells["both/sft"].training.steps == 2 * cells["left/sft"].training.steps
+
+
+def test_a_map_is_known_by_what_its_file_says(tmp_path: Path) -> None:
+    file = tmp_path / "arm.yaml"
+    file.write_text("state: []")
+    before = robot_identity(str(file))
+    file.write_text("state: [{slot: ignored, size: 3}]")
+    assert robot_identity(str(file)) != before
+    assert robot_identity("metaworld_scene") != robot_identity("metaworld_objects_left")
+    assert robot_identity(None) is None
+
+
+def test_what_screening_left_out_was_not_trained_on(cells: dict[str, Cell], tmp_path: Path) -> None:
+    cell = cells["both/filter-length"]
+    data = CellData.prepare(cell.sources, cell.row, tmp_path)
+    judged = [
+        JudgedEpisode(0, number, "reach", (), 0.0, weight) for number, weight in enumerate([0.0, 0.25, 1.0, None])
+    ]
+    assert data.num_training_episodes(judged, REGISTRY["screened"]) == 3

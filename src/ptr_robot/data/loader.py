@@ -89,6 +89,23 @@ def _describe(source: Source) -> str:
     return f"{len(episodes)} episodes, {source.index.num_frames} frames ({content})"
 
 
+def read_blocks(
+    dataset: SegmentDataset, blocks: Sequence[Sequence[int]], num_workers: int = 0
+) -> Iterator[SegmentBatch]:
+    """The segments of each block as a batch, in order, read ahead by worker processes."""
+    loader: DataLoader[SegmentBatch | PTRError] = DataLoader(
+        _ErrorsAsValues(dataset),  # type: ignore[arg-type]
+        batch_size=None,
+        sampler=blocks,
+        num_workers=num_workers,
+        collate_fn=_as_it_is,
+    )
+    for batch in loader:
+        if isinstance(batch, PTRError):
+            raise batch
+        yield batch
+
+
 class _ErrorsAsValues:
     """Hands an expected error over as a value.
 

@@ -18,6 +18,7 @@ from ptr_robot.study.cell_data import CellData, CellSource
 from ptr_robot.study.cell_evaluation import evaluate_cell
 from ptr_robot.study.cell_record import FAILED, CellRecord, read_record, record_path, write_record
 from ptr_robot.study.cell_training import curves_of, non_default_settings, train_config
+from ptr_robot.study.data_jobs import robot_identity
 from ptr_robot.study.definition import EvaluationSettings, PolicySettings, TrainingSettings
 from ptr_robot.study.detection import auroc_by_fault, mean_weights
 from ptr_robot.study.jobs import Job
@@ -81,7 +82,9 @@ class Cell(Job):
     def identity(self) -> str:
         """A name for the settings and for the data; titles are no part of it."""
         data = [
-            (job.stage.identity, source.robot) for source in self.sources for job in (source.dataset, *source.rules)
+            (job.stage.identity, robot_identity(source.robot))
+            for source in self.sources
+            for job in (source.dataset, *source.rules)
         ]
         return fingerprint(__version__, self.settings, data)
 
@@ -127,7 +130,7 @@ class Cell(Job):
             judged=judged,
             auroc={name: auroc_by_fault(judged, attrgetter(name)) for name in ("score", "weight")},
             mean_weight=mean_weights(judged),
-            num_training_episodes=data.num_training_episodes,
+            num_training_episodes=data.num_training_episodes(judged, self.row),
             curves=curves_of(self.run_folder),
         )
         if not self.keeps_checkpoints:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,9 +85,10 @@ class CellData:
             return self.sources[0].fields()
         return {"sources": [SourceConfig(**source.fields()) for source in self.sources]}
 
-    @property
-    def num_training_episodes(self) -> int:
-        """Episodes that count at all, of all sources."""
+    def num_training_episodes(self, judged: Sequence[JudgedEpisode], row: MethodRow) -> int:
+        """Episodes that count at all, of all sources; screening decides after the data was prepared."""
+        if row.method == "screened":
+            return sum(episode.weight is None or episode.weight > 0 for episode in judged)
         return sum(source.num_training_episodes for source in self.sources)
 
     def judged(self, run: Path, row: MethodRow) -> tuple[JudgedEpisode, ...]:

@@ -194,6 +194,17 @@ def source_fields(dataset: Path, robot: str | None) -> dict[str, Any]:
 
     ``robot`` is a map that lies beside this file, one of ptr-robot's own, or a file.
     """
-    own = ROBOT_FILE.with_name(f"{robot}.yaml")
-    chosen = str(ROBOT_FILE) if robot is None else str(own) if own.is_file() else robot
-    return {"repo_id": str(dataset), "robot": chosen, "state_key": STATE_KEY}
+    return {"repo_id": str(dataset), "robot": _robot_file(robot), "state_key": STATE_KEY}
+
+
+def robot_identity(robot: str | None) -> str | None:
+    """The map's name, and what its file says where it is not the study's own."""
+    if robot is None:
+        return None
+    file = Path(_robot_file(robot))
+    return f"{robot} {fingerprint(file.read_text())}" if file.is_file() else robot
+
+
+def _robot_file(robot: str | None) -> str:
+    own = ROBOT_FILE.parent / f"{robot}.yaml"
+    return str(ROBOT_FILE) if robot is None else str(own) if own.is_file() else robot

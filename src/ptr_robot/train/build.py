@@ -96,6 +96,7 @@ def build_parts(
             vision_tower=policy.vision_tower,
             num_prefix_tokens=policy.num_prefix_tokens,
             device=device,
+            num_workers=config.num_workers,
             rank=rank,
             world_size=world_size,
         )

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ptr_robot.data.batch import SegmentBatch
 from ptr_robot.data.config import SourceConfig
 from ptr_robot.data.dataset import SegmentDataset
+from ptr_robot.data.loader import read_blocks
 from ptr_robot.errors import ConfigError, DataError, PTRError, require
 from ptr_robot.method.screening import Report, Screening, ScreeningConfig, Transitions, screen
 from ptr_robot.method.targets import EMATargetEncoder
@@ -32,6 +33,7 @@ def screen_once(
     vision_tower: nn.Module | None,
     num_prefix_tokens: int,
     device: torch.device,
+    num_workers: int,
     rank: int,
     world_size: int,
 ) -> Screening:
@@ -47,6 +49,7 @@ def screen_once(
                     vision_tower=vision_tower,
                     num_prefix_tokens=num_prefix_tokens,
                     device=device,
+                    num_workers=num_workers,
                     report=report,
                 )
         except PTRError as error:
@@ -68,16 +71,18 @@ def screen_dataset(
     vision_tower: nn.Module | None = None,  # of the policy as it starts; None: it looks at no images
     num_prefix_tokens: int = 0,
     device: torch.device | str = "cpu",  # where images are looked at; the rest is small
+    num_workers: int = 0,
     report: Report | None = None,
 ) -> Screening:
     """Judge every episode of the run by the first chunks of segments that are spread evenly over it."""
     encoder = None
     if vision_tower is not None:
         encoder = EMATargetEncoder(vision_tower, num_prefix_tokens=num_prefix_tokens).to(device)
-    blocks = torch.split(torch.tensor(_numbers(dataset, config.max_chunks)), _SEGMENTS_AT_ONCE)
+    numbers = _numbers(dataset, config.max_chunks)
+    blocks = [numbers[first : first + _SEGMENTS_AT_ONCE] for first in range(0, len(numbers), _SEGMENTS_AT_ONCE)]
     parts = []
-    for done, numbers in enumerate(blocks, start=1):
-        parts.append(_transitions(dataset[numbers.tolist()], facts, encoder))
+    for done, batch in enumerate(read_blocks(dataset, blocks, num_workers), start=1):
+        parts.append(_transitions(batch, facts, encoder))
         if report is not None:
             report("screening: reading", done / len(blocks))
     states, looks, moved, looked, actions, tasks, episodes = (torch.cat(part) for part in zip(*parts, strict=True))

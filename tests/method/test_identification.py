@@ -57,7 +57,7 @@ def test_the_action_is_scored_by_normal_densities():
 
 def test_the_instruction_is_scored_among_the_distinct_ones():
     tasks = torch.arange(COUNT) % 3 + 5
-    question = WhichInstruction(tasks, torch.ones(COUNT, dtype=torch.bool), temperature=0.5)
+    question = WhichInstruction(tasks, torch.tensor([5, 6, 7]), temperature=0.5)
     queries = torch.nn.functional.normalize(random(COUNT, question.target_dim), dim=1)
     codes = instruction_codes(torch.tensor([5, 6, 7]))
     scores, losses = question.scores(queries), question.losses(queries.unsqueeze(0), torch.arange(COUNT))[0]
@@ -68,12 +68,27 @@ def test_the_instruction_is_scored_among_the_distinct_ones():
         assert losses[row].item() == pytest.approx(math.log(3) - expected, abs=1e-4)
 
 
-def test_only_usable_chunks_are_learnt_from():
-    usable = torch.arange(COUNT) % 2 == 0
-    question = WhichInstruction(torch.arange(COUNT) % 3, usable, temperature=0.5)
+def test_chunks_with_another_instruction_than_the_candidates_are_not_learnt_from():
+    tasks = torch.arange(COUNT) % 3
+    question = WhichInstruction(tasks, torch.tensor([0, 1]), temperature=0.5)
     losses = question.losses(random(1, COUNT, question.target_dim), torch.arange(COUNT))[0]
-    assert (losses[usable] > 0).all()
-    assert (losses[~usable] == 0).all()
+    assert (losses[tasks < 2] > 0).all()
+    assert (losses[tasks == 2] == 0).all()
+
+
+def test_likelihoods_compare_predictions_by_the_same_errors():
+    """Differences are those of normal densities to the power of 1 / √D, and of cosines over the temperature."""
+    actions = WhichAction(random(COUNT, WIDTH), pool_size=12)
+    usual, other = (actions.targets + size * random(COUNT, WIDTH, seed=seed) for seed, size in ((1, 0.3), (2, 0.6)))
+    widths = (usual - actions.targets).square().mean(dim=0).sqrt()
+    found = actions.log_likelihoods(usual, usual) - actions.log_likelihoods(other, usual)
+    for row in range(COUNT):
+        logs = [Normal(queries[row], widths).log_prob(actions.targets[row]).sum() for queries in (usual, other)]
+        assert found[row].item() == pytest.approx(float(logs[0] - logs[1]) / WIDTH**0.5, abs=1e-3)
+    consequences = WhichConsequence(random(COUNT, WIDTH), temperature=0.3, pool_size=12)
+    queries = torch.nn.functional.normalize(random(COUNT, WIDTH, seed=1), dim=1)
+    expected = torch.stack([queries[row] @ consequences.targets[row] / 0.3 for row in range(COUNT)])
+    torch.testing.assert_close(consequences.log_likelihoods(queries, queries), expected)
 
 
 def test_no_head_learns_from_the_episodes_that_it_judges():
@@ -85,7 +100,7 @@ def test_no_head_learns_from_the_episodes_that_it_judges():
         if changed:
             question.targets = torch.where((folds == 2).unsqueeze(1), -7.0, question.targets)
         torch.manual_seed(0)
-        answers.append(cross_fit(question, inputs, folds, steps=1, **SETTINGS))
+        answers.append(cross_fit(question, inputs, folds, steps=1, **SETTINGS).queries(inputs))
     judged = folds == 2
     assert torch.equal(answers[0][judged], answers[1][judged])
     assert not torch.allclose(answers[0][~judged], answers[1][~judged])
@@ -97,5 +112,5 @@ def test_learning_ends_where_held_out_queries_are_best():
     folds = assign_folds(episodes, 4)
     question = WhichAction(random(COUNT, WIDTH, seed=1), pool_size=12)
     torch.manual_seed(0)
-    early = cross_fit(question, inputs, folds, steps=256, **SETTINGS)
+    early = cross_fit(question, inputs, folds, steps=256, **SETTINGS).queries(inputs)
     assert (early - question.targets).square().mean() < 1.3  # a head that knows its own chunks by heart is near 2

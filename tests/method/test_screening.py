@@ -12,12 +12,12 @@ QUICK = ScreeningConfig(steps=300, batch_size=128, pool_size=256, hidden_dim=32,
 EPISODES, CHUNKS, TASKS = 60, 12, 3
 
 
-def lawful(seed: int = 0) -> Transitions:
+def lawful(seed: int = 0, tasks: torch.Tensor | None = None) -> Transitions:
     """Chunks whose change and action follow from observation and task, up to noise."""
     random = torch.Generator().manual_seed(seed)
     count = EPISODES * CHUNKS
     episodes = torch.arange(EPISODES).repeat_interleave(CHUNKS)
-    tasks = (episodes // 2) % TASKS
+    tasks = (torch.arange(EPISODES) // 2 % TASKS if tasks is None else tasks)[episodes]
     observations = torch.randn(count, 6, generator=random)
     effects, habits = torch.randn(TASKS, 6, 5, generator=random), torch.randn(TASKS, 6, 8, generator=random)
     noise = 0.2 * torch.randn(count, 13, generator=random)
@@ -78,6 +78,28 @@ def test_a_rare_instruction_is_neither_corrected_nor_left_out():
     assert not found.is_corrected.any()
     assert (found.weights[:5] > 0).all()
     assert found.weights.mean() > 0.9
+
+
+def test_instructions_of_one_scene_are_corrected_though_two_in_five_are_wrong():
+    """Observations say nothing of the task, so only what is done in the scene does."""
+    random = torch.Generator().manual_seed(3)
+    episodes = torch.arange(EPISODES).repeat_interleave(CHUNKS)
+    true_tasks = torch.arange(EPISODES) % 2
+    observations = torch.randn(len(episodes), 6, generator=random)
+    towards = torch.where(true_tasks == 0, 1.0, -1.0)[episodes].unsqueeze(1)
+    noise = torch.randn(len(episodes), 10, generator=random)
+    changes = torch.cat([towards + observations[:, :1], observations[:, 1:4]], dim=1) + 0.5 * noise[:, :4]
+    actions = torch.cat([0.5 * towards + observations[:, :2], observations[:, 2:6]], dim=1) + noise[:, 4:]
+    is_wrong = torch.randperm(EPISODES, generator=random) < 0.4 * EPISODES
+    given = torch.where(is_wrong, 1 - true_tasks, true_tasks)
+    found = screen(Transitions(observations, changes, actions, given[episodes], episodes), QUICK)
+    assert (found.instructions == true_tasks).float().mean() > 0.95
+
+
+def test_a_common_instruction_is_not_favoured():
+    """One task has eight episodes of sixty: they keep their name, and give it to no other."""
+    found = screen(lawful(tasks=torch.where(torch.arange(EPISODES) < 8, 0, 1 + torch.arange(EPISODES) % 2)), QUICK)
+    assert not found.is_corrected.any()
 
 
 @pytest.mark.parametrize("name", ["observations", "changes", "actions"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -42,7 +43,15 @@ class Question(ABC):
         return float(self.scores(queries).mean())
 
 
-class WhichConsequence(Question):
+class Recording(Question):
+    """What was recorded of a chunk, identified from what is known before it, the instruction included."""
+
+    @abstractmethod
+    def log_likelihoods(self, queries: Tensor, usual: Tensor) -> Tensor:  # (N, D), (N, D) -> (N,)
+        """Of what was recorded, up to a constant; ``usual`` are queries that errors are measured by."""
+
+
+class WhichConsequence(Recording):
     """By direction, as the paper does: softmax of cosines over a temperature, among the chunks of a batch."""
 
     is_direction = True
@@ -60,12 +69,15 @@ class WhichConsequence(Question):
         logits = logits.masked_fill(~is_other_draw, -torch.inf)
         return -logits.log_softmax(dim=2).diagonal(dim1=1, dim2=2)
 
+    def log_likelihoods(self, queries: Tensor, usual: Tensor) -> Tensor:  # noqa: ARG002
+        return (queries * self.targets).sum(dim=1) / self.temperature
+
     def scores(self, queries: Tensor) -> Tensor:
-        matched = (queries * self.targets).sum(dim=1) / self.temperature
+        matched = self.log_likelihoods(queries, queries)
         return _against_pool(matched, queries @ self.targets[self.pool].T / self.temperature, self.pool)
 
 
-class WhichAction(Question):
+class WhichAction(Recording):
     """By likelihood: a normal distribution around the predicted chunk, as wide as the held-out errors are.
 
     Noise on a recorded chunk lengthens it in all directions, which a cosine forgives and a distance does not. Errors of
@@ -82,23 +94,33 @@ class WhichAction(Question):
     def losses(self, queries: Tensor, rows: Tensor) -> Tensor:
         return (queries - self.targets[rows]).square().mean(dim=2)
 
+    def log_likelihoods(self, queries: Tensor, usual: Tensor) -> Tensor:
+        return -((queries - self.targets) / self._widths(usual)).square().sum(dim=1) / self._per_nat
+
     def scores(self, queries: Tensor) -> Tensor:
-        widths = (queries - self.targets).square().mean(dim=0).sqrt().clamp_min(1e-2)
+        widths = self._widths(queries)
         own, predicted = self.targets / widths, queries / widths
-        per_nat = 2 * self.target_dim**0.5
-        matched = -(own - predicted).square().sum(dim=1) / per_nat
-        return _against_pool(matched, -torch.cdist(predicted, own[self.pool]).square() / per_nat, self.pool)
+        matched = -(own - predicted).square().sum(dim=1) / self._per_nat
+        return _against_pool(matched, -torch.cdist(predicted, own[self.pool]).square() / self._per_nat, self.pool)
+
+    @property
+    def _per_nat(self) -> float:
+        return float(2 * self.target_dim**0.5)
+
+    def _widths(self, queries: Tensor) -> Tensor:  # (N, D) -> (D,)
+        return (queries - self.targets).square().mean(dim=0).sqrt().clamp_min(1e-2)
 
 
 class WhichInstruction(Question):
-    """By direction among the distinct instructions; only ``usable`` chunks are learnt from."""
+    """By direction among the ``candidates``; chunks with another instruction are not learnt from."""
 
     is_direction = True
 
-    def __init__(self, task_ids: Tensor, usable: Tensor, temperature: float) -> None:
-        self.kinds, self.given = torch.unique(task_ids, return_inverse=True)
-        self.codes = instruction_codes(self.kinds) / temperature  # (K, I)
-        self.usable = usable
+    def __init__(self, task_ids: Tensor, candidates: Tensor, temperature: float) -> None:  # (N,), (K,) ascending
+        self.candidates = candidates
+        self.usable = torch.isin(task_ids, candidates)
+        self.given = torch.searchsorted(candidates, task_ids).clamp(max=len(candidates) - 1)
+        self.codes = instruction_codes(candidates) / temperature  # (K, I)
         self.target_dim = self.codes.shape[1]
 
     def losses(self, queries: Tensor, rows: Tensor) -> Tensor:
@@ -107,14 +129,29 @@ class WhichInstruction(Question):
         return -own * self.usable[rows]
 
     def log_posteriors(self, queries: Tensor) -> Tensor:  # (N, I) -> (N, K)
-        """Of every instruction, over uniform."""
-        return (queries @ self.codes.T).log_softmax(dim=1) + torch.tensor(float(len(self.kinds))).log()
+        """Of every candidate, over uniform."""
+        return (queries @ self.codes.T).log_softmax(dim=1) + torch.tensor(float(len(self.candidates))).log()
 
     def scores(self, queries: Tensor) -> Tensor:
         return self.log_posteriors(queries).gather(1, self.given.unsqueeze(1)).squeeze(1)
 
     def mean_score(self, queries: Tensor) -> float:
         return float(self.scores(queries)[self.usable].mean())
+
+
+@dataclass(frozen=True)
+class CrossFitted:
+    """Heads that learnt, each from all episodes but those of its fold."""
+
+    heads: ChannelHeads
+    folds: Tensor  # (N,) int64
+
+    @torch.no_grad()
+    def queries(self, inputs: Tensor) -> Tensor:  # (N, inputs) -> (N, D)
+        """Each chunk's query by the head that never saw its episode."""
+        blocks = torch.split(torch.arange(len(inputs)), _ROWS_AT_ONCE)
+        answers = [self.heads(inputs[rows])[self.folds[rows], torch.arange(len(rows))] for rows in blocks]
+        return torch.cat(answers)
 
 
 def cross_fit(
@@ -129,8 +166,8 @@ def cross_fit(
     lr: float,
     weight_decay: float,
     report: Callable[[float], None] | None = None,  # told which share of the steps is done
-) -> Tensor:  # (N, D)
-    """Each chunk's query by the head that never saw its episode, from when such queries did best.
+) -> CrossFitted:
+    """Heads as they were when the queries of those that never saw a chunk's episode did best.
 
     Heads that go on learning come to know faulty recordings by heart, and what they say of other episodes gets worse:
     the held-out mean tells when, without labels.
@@ -141,8 +178,10 @@ def cross_fit(
     )
     optimizer = torch.optim.AdamW(heads.parameters(), lr=lr, weight_decay=weight_decay, fused=True)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    fitted = CrossFitted(heads, folds)
     looks = {max(1, steps >> halvings) for halvings in range(_NUM_LOOKS)}
-    best, best_mean, num_worse = torch.empty(0), -torch.inf, 0
+    best: dict[str, Tensor] = {}
+    best_mean, num_worse = -torch.inf, 0
     for step in range(1, steps + 1):
         rows = torch.randint(len(inputs), (min(batch_size, len(inputs)),))
         losses = training_shares(folds[rows], num_folds) * question.losses(heads(inputs[rows]), rows)
@@ -153,15 +192,16 @@ def cross_fit(
         if report is not None:
             report(step / steps)
         if step in looks:
-            queries = _held_out(heads, inputs, folds)
-            mean = question.mean_score(queries)
-            if not best.numel() or mean > best_mean:
-                best, best_mean, num_worse = queries, mean, 0
+            mean = question.mean_score(fitted.queries(inputs))
+            if not best or mean > best_mean:
+                best = {name: value.clone() for name, value in heads.state_dict().items()}
+                best_mean, num_worse = mean, 0
             else:
                 num_worse += 1
         if num_worse == _PATIENCE:
             break
-    return best
+    heads.load_state_dict(best)
+    return fitted
 
 
 def standardised(values: Tensor) -> Tensor:  # (N, D)
@@ -169,12 +209,6 @@ def standardised(values: Tensor) -> Tensor:  # (N, D)
     if not values.numel():
         return values
     return (values - values.mean(dim=0)) / (values.std(dim=0) + 1e-3)
-
-
-@torch.no_grad()
-def _held_out(heads: ChannelHeads, inputs: Tensor, folds: Tensor) -> Tensor:  # (N, D)
-    blocks = torch.split(torch.arange(len(inputs)), _ROWS_AT_ONCE)
-    return torch.cat([heads(inputs[rows])[folds[rows], torch.arange(len(rows))] for rows in blocks])
 
 
 def _against_pool(matched: Tensor, logits: Tensor, pool: Tensor) -> Tensor:  # (N,), (N, M), (M,) -> (N,)

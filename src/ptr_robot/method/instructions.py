@@ -1,0 +1,191 @@
+"""Which instruction does each episode follow, and how well do its consequences and actions follow from it?
+
+By Bayes' rule an episode speaks for an instruction in two ways. One is what a classifier says that sees the whole
+chunk. The other is how much likelier the recorded actions and consequences are if that instruction was meant: where two
+tasks share a scene and many labels are wrong, heads that predict find the difference long before heads that classify
+do. What they find becomes the labels of the next round, and the heads learn again.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ptr_robot.method.channels import INSTRUCTION_DIM, instruction_codes
+from ptr_robot.method.episodes import population_weights
+from ptr_robot.method.folds import assign_folds
+from ptr_robot.method.identification import (
+    CrossFitted,
+    Question,
+    Recording,
+    WhichAction,
+    WhichConsequence,
+    WhichInstruction,
+    cross_fit,
+    standardised,
+)
+from ptr_robot.method.mixture import fit_two_populations
+from ptr_robot.method.screening_config import ScreeningConfig
+from ptr_robot.method.transitions import Episodes, Transitions
+
+Report = Callable[[str, float], None]  # what is being done, and which share of it is done
+
+STRONG_EVIDENCE = 0.05  # what is allowed no more weight than this is taken for faulty
+_MOST_ROUNDS = 4
+_FEWEST_EPISODES = 4  # of an instruction: heads that hardly saw it cannot say that it is wrong
+_TEMPERATURE = 0.5  # high: a classifier that cannot be very sure of itself is not led astray by wrong labels
+
+
+def identify(
+    transitions: Transitions, episodes: Episodes, config: ScreeningConfig, report: Report | None = None
+) -> tuple[Tensor, Tensor]:  # (E, 3), (E,) int64
+    """Mean scores of consequence, action and given instruction, and the instruction that each episode is taken to have.
+
+    An episode with several instructions keeps them, and so does one whose instruction is rare.
+    """
+    given = likely = episodes.first(transitions.task_ids)
+    kinds, rows, counts = torch.unique(given, return_inverse=True, return_counts=True)
+    candidates = kinds[counts >= _FEWEST_EPISODES]
+    has_several = episodes.means((transitions.task_ids != given[episodes.rows]).float().unsqueeze(1)).squeeze(1) > 0
+    is_fixed = has_several | (counts[rows] < _FEWEST_EPISODES)
+    is_open = len(candidates) > 1
+    log_posteriors = torch.zeros(len(given), len(candidates))
+    for _ in range(_MOST_ROUNDS):
+        current = with_instructions(transitions, episodes, likely)
+        judges = fit_recordings(current, config, report)
+        if not is_open:
+            break
+        evidence = classified(current, episodes, candidates, config, report)
+        for judge in judges:
+            evidence = evidence + judge.favoured(current, episodes, candidates)
+        log_posteriors = evidence.log_softmax(dim=1) + torch.tensor(float(len(candidates))).log()
+        found = torch.where(is_fixed, given, candidates[log_posteriors.argmax(dim=1)])
+        if torch.equal(found, likely):
+            break
+        likely = found
+    scores = torch.zeros(len(given))
+    is_judged = torch.isin(given, candidates)
+    columns = torch.searchsorted(candidates, given[is_judged])
+    if is_open:
+        scores[is_judged] = log_posteriors[is_judged].gather(1, columns.unsqueeze(1)).squeeze(1)
+    instructions = torch.where(_is_wrong(scores) & ~is_fixed, likely, given)
+    inputs = _before(with_instructions(transitions, episodes, instructions))
+    recordings = [judge.scores(inputs) for judge in judges]
+    return torch.cat([episodes.means(torch.stack(recordings, dim=1)), scores.unsqueeze(1)], dim=1), instructions
+
+
+def with_instructions(transitions: Transitions, episodes: Episodes, instructions: Tensor) -> Transitions:  # (E,)
+    """The same chunks under these instructions; an episode that keeps its own keeps all that it has."""
+    is_other = (instructions != episodes.first(transitions.task_ids))[episodes.rows]
+    return replace(transitions, task_ids=torch.where(is_other, instructions[episodes.rows], transitions.task_ids))
+
+
+@dataclass(frozen=True)
+class Judge:
+    """A question about what was recorded, with heads that answer it; None: what never changes says nothing."""
+
+    question: Recording | None
+    fitted: CrossFitted | None
+
+    def scores(self, inputs: Tensor) -> Tensor:  # (N, inputs) -> (N,)
+        """How well the recording is told from others."""
+        if self.question is None or self.fitted is None:
+            return torch.zeros(len(inputs))
+        return self.question.scores(self.fitted.queries(inputs))
+
+    def favoured(self, transitions: Transitions, episodes: Episodes, candidates: Tensor) -> Tensor:  # (E, K)
+        """How much likelier each candidate makes what was recorded, by the mean over an episode's chunks."""
+        if self.question is None or self.fitted is None:
+            return torch.zeros(len(episodes.ids), len(candidates))
+        usual = self.fitted.queries(_before(transitions))
+        columns = []
+        for candidate in candidates:
+            meant = replace(transitions, task_ids=torch.full_like(transitions.task_ids, int(candidate)))
+            columns.append(self.question.log_likelihoods(self.fitted.queries(_before(meant)), usual))
+        return balanced(episodes.means(torch.stack(columns, dim=1)), transitions, episodes, candidates)
+
+
+def fit_recordings(transitions: Transitions, config: ScreeningConfig, report: Report | None) -> list[Judge]:
+    """Judges of consequence and action, both from what is known before the chunk is acted."""
+    questions: list[tuple[str, Tensor, Callable[[], Recording]]] = [
+        (
+            "consequences",
+            transitions.changes,
+            lambda: WhichConsequence(transitions.changes, config.temperature, config.pool_size),
+        ),
+        ("actions", transitions.actions, lambda: WhichAction(transitions.actions, config.pool_size)),
+    ]
+    judges = []
+    for name, recorded, ask in questions:
+        if not recorded.shape[1]:
+            judges.append(Judge(None, None))
+            continue
+        question = ask()
+        judges.append(Judge(question, _fit(question, _before(transitions), transitions, config, report, name)))
+    return judges
+
+
+def classified(
+    transitions: Transitions,
+    episodes: Episodes,
+    candidates: Tensor,  # (K,)
+    config: ScreeningConfig,
+    report: Report | None,
+) -> Tensor:  # (E, K)
+    """What a classifier says that sees observation, change and action."""
+    question = WhichInstruction(transitions.task_ids, candidates, _TEMPERATURE)
+    inputs = _around(transitions)
+    fitted = _fit(question, inputs, transitions, config, report, "instructions")
+    log_posteriors = episodes.means(question.log_posteriors(fitted.queries(inputs)))
+    return balanced(log_posteriors, transitions, episodes, candidates)
+
+
+def balanced(evidence: Tensor, transitions: Transitions, episodes: Episodes, candidates: Tensor) -> Tensor:  # (E, K)
+    """Less each candidate's mean over the instructions: none is favoured for being common or easily predicted."""
+    labels = episodes.first(transitions.task_ids)
+    means = [evidence[labels == candidate].mean(dim=0) for candidate in candidates if (labels == candidate).any()]
+    return evidence - torch.stack(means).mean(dim=0)
+
+
+def _is_wrong(scores: Tensor) -> Tensor:  # (E,) -> (E,) bool
+    together = torch.zeros(len(scores), dtype=torch.int64)  # compared over all tasks
+    return population_weights(fit_two_populations(scores, together), scores, together) <= STRONG_EVIDENCE
+
+
+def _fit(
+    question: Question,
+    inputs: Tensor,
+    transitions: Transitions,
+    config: ScreeningConfig,
+    report: Report | None,
+    name: str,
+) -> CrossFitted:
+    return cross_fit(
+        question,
+        inputs,
+        assign_folds(transitions.episode_ids, config.num_folds, config.seed),
+        num_folds=config.num_folds,
+        hidden_dim=config.hidden_dim,
+        steps=config.steps,
+        batch_size=config.batch_size,
+        lr=config.lr,
+        weight_decay=config.weight_decay,
+        report=functools.partial(report, f"screening: {name}") if report is not None else None,
+    )
+
+
+def _before(transitions: Transitions) -> Tensor:  # (N, inputs)
+    """What is known before the chunk is acted: what consequence and action are identified from."""
+    codes = INSTRUCTION_DIM**0.5 * instruction_codes(transitions.task_ids)
+    return torch.cat([standardised(transitions.observations), codes], dim=1)
+
+
+def _around(transitions: Transitions) -> Tensor:  # (N, inputs)
+    """All but the instruction, which is identified from it."""
+    changes = F.normalize(transitions.changes, dim=1)
+    return torch.cat([standardised(transitions.observations), changes, transitions.actions], dim=1)

@@ -1,0 +1,41 @@
+"""Settings of screening."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ptr_robot.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class ScreeningConfig:
+    """How much the heads learn, and how much stays at least."""
+
+    # Of the heads' optimiser, at most: they stop where episodes that they never saw are told best.
+    steps: int = 500
+    # Chunks in a step, each a candidate for all others.
+    batch_size: int = 256
+    # Mismatched recordings that each chunk is told from in the end.
+    pool_size: int = 1024
+    num_folds: int = 5
+    hidden_dim: int = 256
+    temperature: float = 0.1
+    lr: float = 1e-3
+    weight_decay: float = 1e-2
+    # Of each task, the share of episodes that is kept at least: q/p never exceeds four times its inverse.
+    keep_share: float = 0.25
+    # Chunks of the dataset that are looked at, evenly over episodes.
+    max_chunks: int = 20_000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "hidden_dim", "max_chunks"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"screening.{name} is {getattr(self, name)}; it must be at least 1")
+        for name in ("batch_size", "pool_size", "num_folds"):
+            if getattr(self, name) < 2:
+                raise ConfigError(f"screening.{name} is {getattr(self, name)}; it must be at least 2")
+        if not 0 < self.keep_share <= 1:
+            raise ConfigError(f"screening.keep_share is {self.keep_share}; it must be in (0, 1]")
+        if not (self.temperature > 0 and self.lr > 0):
+            raise ConfigError("screening.temperature and screening.lr must be above 0")

@@ -31,6 +31,27 @@ def test_each_chunk_has_the_weight_of_its_episode(settings, tmp_path):
     assert torch.equal(output.weights, expected)
 
 
+@pytest.mark.parametrize("method", ["sft", "sft-belief"])
+def test_an_episode_that_weighs_nothing_changes_nothing(settings, tmp_path, method):
+    """The loss, and what is learnt from it, are those of the other episodes: weights meet their own chunks."""
+    file = tmp_path / "weights.json"
+    file.write_text(json.dumps({"0": 0.0, "1": 1.0, "2": 1.0, "3": 2.0}))
+    config = dataclasses.replace(with_weights(settings(method=method), file), batch_size=16)
+    parts = build_parts(resolve(config, datetime.now()))
+    batch = next(iter(parts.loader))
+    is_void = (batch.episode_id == 0).view(-1, 1, 1, 1)
+    assert 0 < is_void.sum() < len(is_void)
+    found = []
+    for sign in (1, -1):
+        parts.module.zero_grad()
+        turned = dataclasses.replace(batch, actions=torch.where(is_void, sign * batch.actions, batch.actions))
+        output, _ = parts.module(turned, 0)
+        output.loss.backward()
+        found.append([output.loss, *(p.grad for p in parts.policy.parameters() if p.grad is not None)])
+    for value, expected in zip(*found, strict=True):
+        torch.testing.assert_close(value, expected)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -79,5 +79,5 @@ def whole_file(path: Path, sync: bool = True) -> Iterator[IO[bytes]]:
 def _cannot_write(path: Path, error: OSError) -> DataError:
     return DataError(
         f"{path}: cannot be written ({error.strerror}); nothing was left behind. "
-        "Free some space there, or name a folder that can be written"
+        "Free some space there, or name another place: cache_dir for frames, output_dir for results"
     )

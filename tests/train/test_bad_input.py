@@ -17,6 +17,7 @@ from ptr_robot.train.build import build_parts
 from ptr_robot.train.checkpoint import latest_checkpoint
 from ptr_robot.train.config import PolicyChoice
 from ptr_robot.train.loop import train
+from ptr_robot.train.run_folder import check_free
 
 from . import worker
 from .datasets import record_dataset
@@ -118,6 +119,17 @@ def test_a_run_folder_in_use(settings):
     folder = Path(config.output_dir)
     with only_one_process(folder / "run"), refused(ConfigError, "in use by another training process"):
         train(dataclasses.replace(config, resume=True, steps=2))
+
+
+@pytest.mark.parametrize("name", ["run.json", "notes.txt"])
+def test_a_run_folder_with_any_file_but_the_lock(settings, name):
+    folder = Path(settings().output_dir)
+    folder.mkdir()
+    (folder / "run.lock").touch()
+    check_free(folder, resume=False)
+    (folder / name).touch()
+    with refused(ConfigError, "exists already"):
+        check_free(folder, resume=False)
 
 
 def test_a_run_folder_that_another_run_took_meanwhile(settings, monkeypatch):

@@ -46,7 +46,7 @@ def check_free(run: Path, *, resume: bool) -> None:
         return
     if not run.is_dir():
         raise ConfigError(f"output_dir {run} is a file; choose another --output_dir")
-    if any(path.stem != LOCK for path in run.iterdir()):
+    if any(path.name != f"{LOCK}.lock" for path in run.iterdir()):
         raise ConfigError(
             f"output_dir {run} exists already; choose another --output_dir, or go on with its run by --resume=true"
         )

@@ -98,7 +98,7 @@ def screen_dataset(
 
 
 def write_screening(screening: Screening, folder: Path) -> None:
-    """For a run that is resumed: it goes on with the episodes it began with, however long it would look at them now."""
+    """For a run that is resumed: it goes on with the episodes it began with, whatever screening would find now."""
     save_tensors({field.name: getattr(screening, field.name) for field in fields(screening)}, folder / SCREENING_FILE)
 
 

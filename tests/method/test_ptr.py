@@ -23,7 +23,7 @@ from ptr_robot.method import (
 from ptr_robot.method.folds import assign_folds
 from ptr_robot.method.posterior import other_samples
 from tests.method import reference
-from tests.method.conftest import ACTION_DIM, LENGTH, NO_WARMUP, STATE_DIM, make_batch, make_ptr
+from tests.method.conftest import ACTION_DIM, LENGTH, NO_WARMUP, STATE_DIM, TARGET_DIM, make_batch, make_ptr
 
 
 def config(folds: int = 1, **weights) -> PTRConfig:
@@ -282,6 +282,28 @@ def test_segment_runs_the_belief_recursion_and_equals_the_flat_call():
     # Sample (b, t) of the flat output is chunk t of segment b.
     losses = torch.stack([make_batch(4, seed=t)[0].action_losses for t in range(3)], 1).flatten()
     torch.testing.assert_close(output.action_loss, (output.weights * losses).sum() / output.weights.sum())
+
+
+def test_under_autocast_carrying_the_belief_on_costs_no_gradient():
+    """A cast that is made without gradients must not be kept for the pass that trains."""
+    ptr = make_ptr()
+    samples = Samples(
+        targets=torch.randn(12, TARGET_DIM, generator=torch.Generator().manual_seed(5)),
+        has_target=torch.ones(12, dtype=torch.bool),
+        sample_ids=torch.arange(12),
+        states=torch.zeros(12, STATE_DIM),
+    )
+
+    def chunk_step(index, belief):
+        chunk, _ = make_batch(4, seed=index)
+        return replace(chunk, contexts=chunk.contexts + belief.mean())
+
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = ptr.segment(chunk_step, samples, num_chunks=3).loss
+    loss.backward()
+    learns = {name: value.grad is not None for name, value in ptr.belief.named_parameters()}
+    assert learns
+    assert all(learns.values()), learns
 
 
 def test_change_targets_are_the_normalised_difference():

@@ -19,6 +19,7 @@ from ptr_robot.method.eager import runs_eagerly
 from ptr_robot.method.episodes import EpisodeEvidence
 from ptr_robot.method.evidence import Evidence, TransitionScorer
 from ptr_robot.method.folds import assign_folds
+from ptr_robot.method.gradients import without_gradients
 from ptr_robot.method.losses import SampleTerms, total_objective
 from ptr_robot.method.pool import CandidatePool, TargetRows
 from ptr_robot.method.posterior import other_samples
@@ -285,10 +286,10 @@ class PTR(nn.Module):
         """z_init for each sample, or None where belief tokens are off."""
         return None if self.belief is None else self.belief.initial(batch_size)
 
-    @torch.no_grad()  # nothing of the next chunk's loss may come back this way
     def next_belief(self, chunk: ChunkForward, is_padding: Tensor | None = None) -> Tensor | None:  # (N, M, Da)
         """z_{t+1} = sg(B(C_t, A_t)): between the chunks of a segment, and between predictions at inference."""
-        tokenized = self._tokenize(chunk, is_padding)
+        with without_gradients():  # nothing of the next chunk's loss may come back this way
+            tokenized = self._tokenize(chunk, is_padding)
         return None if tokenized is None else tokenized.next_tokens
 
     def encode(self, images: Tensor) -> Tensor:  # (..., V, 3, H, W) -> (..., Dy)

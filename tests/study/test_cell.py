@@ -10,10 +10,10 @@ import yaml
 from ptr_robot.study.cell import Cell
 from ptr_robot.study.cell_data import CellData
 from ptr_robot.study.cell_plan import plan_cells
-from ptr_robot.study.cell_record import JudgedEpisode
 from ptr_robot.study.data_jobs import robot_identity
 from ptr_robot.study.definition_file import read_study
 from ptr_robot.study.jobs import with_needed
+from ptr_robot.study.judged_episode import JudgedEpisode
 from ptr_robot.study.methods import REGISTRY
 from ptr_robot.train.sources import read_sources
 

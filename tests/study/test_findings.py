@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ptr_robot.study.cell_record import JudgedEpisode
 from ptr_robot.study.definition_file import read_study
 from ptr_robot.study.findings import find
+from ptr_robot.study.judged_episode import JudgedEpisode
 from ptr_robot.study.pooling import find_pooling, pooling_table
 from ptr_robot.study.study_figures import draw_figures, mean_curve
 from ptr_robot.study.study_report import write_report

@@ -7,8 +7,8 @@ import math
 import pytest
 
 from ptr_robot.data.ground_truth import EpisodeTruth, Fault
-from ptr_robot.study.cell_record import JudgedEpisode
 from ptr_robot.study.detection import auroc_by_fault, count_of, mean_weights
+from ptr_robot.study.judged_episode import JudgedEpisode
 from ptr_robot.study.judgement import Suspicion, episode_weights, kept_episodes
 from ptr_robot.study.method_row import EpisodeFilter, EpisodeWeighting
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ptr_robot.data.ground_truth import EpisodeTruth, Fault
 from ptr_robot.sim.results import EpisodeResult, RolloutResult
+from ptr_robot.study.detection import auroc, weight_auroc
+from ptr_robot.study.judged_episode import JudgedEpisode
 from ptr_robot.study.outcome import Comparison, MethodOutcome, verdict
-from ptr_robot.study.separation import JudgedEpisode, auroc, weight_auroc
 
 
 def outcome(name: str, num_successes: int, num_episodes: int = 40, area: float = math.nan) -> MethodOutcome:
@@ -24,8 +24,7 @@ def compare(sft: int, ptr: int, clean: int) -> Comparison:
 
 
 def judged(number: int, weight: float, is_faulty: bool, task: str = "a") -> JudgedEpisode:
-    faults = (Fault("jitter", 0, 1),) if is_faulty else ()
-    return JudgedEpisode(number, task, weight, weight, EpisodeTruth(number, faults))
+    return JudgedEpisode(0, number, task, ("jitter",) if is_faulty else (), weight, weight)
 
 
 def test_the_share_of_the_gap() -> None:

@@ -15,7 +15,7 @@ from ptr_robot.cli.flags import parse_flags
 from ptr_robot.errors import ConfigError, MissingExtraError, require
 from ptr_robot.method.config import PTRConfig
 from ptr_robot.train.config import TrainConfig, resolve
-from ptr_robot.train.config_file import CONFIG_FILE
+from ptr_robot.train.config_file import CONFIG_FILE, merged
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -99,7 +99,7 @@ def _over_method(config: TrainConfig, arguments: list[str]) -> TrainConfig:
         raise ConfigError(
             f"{path} has settings of PTR, of which the method 'screened' has none; add method: ptr, or take ptr out"
         )
-    settings["ptr"] = merge(dataclasses.asdict(base), changes)
+    settings["ptr"] = merged(dataclasses.asdict(base), changes)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / CONFIG_FILE
         file.write_text(json.dumps(settings))
@@ -113,15 +113,6 @@ def _timeless(config: PTRConfig) -> PTRConfig:
         weights=dataclasses.replace(config.weights, warmup_steps=0),
         controller=dataclasses.replace(config.controller, interval_steps=1),
     )
-
-
-def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """``base`` with ``changes`` over it, level by level."""
-    merged = dict(base)
-    for name, value in changes.items():
-        is_level = isinstance(value, dict) and isinstance(base.get(name), dict)
-        merged[name] = merge(base[name], value) if is_level else value
-    return merged
 
 
 def _given(arguments: Sequence[str], name: str) -> str | None:

@@ -81,6 +81,10 @@ OPERATORS: dict[str, OperatorConfig] = {
 }
 
 
+# Shares of those without a fault, all alike.
+CLEAN_OPERATORS = {name: 1.0 for name, operator in OPERATORS.items() if not operator.is_faulty}
+
+
 class Operator:
     """One operator in one episode, without its faults: the expert's way, done in this operator's manner."""
 

@@ -13,13 +13,11 @@ from ptr_robot.data.cache import whole_file
 from ptr_robot.data.config import SourceConfig
 from ptr_robot.data.ground_truth import EpisodeTruth, read_ground_truth
 from ptr_robot.data.index import open_index
-from ptr_robot.data.metadata import read_parquet
 from ptr_robot.errors import DataError
-from ptr_robot.study.cell_record import JudgedEpisode
 from ptr_robot.study.data_jobs import STATE_KEY, DatasetJob, RuleJob, source_fields
+from ptr_robot.study.judged_episode import JudgedEpisode, fault_kinds_of, training_judgements
 from ptr_robot.study.judgement import Suspicion, episode_weights, kept_episodes
 from ptr_robot.study.method_row import MethodRow
-from ptr_robot.train.episodes import EPISODE_SCORES_FILE
 
 
 @dataclass(frozen=True)
@@ -93,12 +91,12 @@ class CellData:
 
     def judged(self, run: Path, row: MethodRow) -> tuple[JudgedEpisode, ...]:
         """Every episode with what the training thought of it, or else what was decided before."""
-        found = _training_judgements(run) if row.weighs_itself else {}
+        found = training_judgements(run) if row.weighs_itself else {}
         judged = []
         for number, source in enumerate(self.sources):
             for episode, truth in source.truths.items():
                 score, weight = found.get((number, episode), (None, None))
-                kinds = tuple(dict.fromkeys(fault.kind for fault in truth.faults))
+                kinds = fault_kinds_of(truth)
                 score = source.scores.get(episode) if score is None else score
                 weight = source.decided_weight(episode) if weight is None else weight
                 judged.append(JudgedEpisode(number, episode, source.tasks[episode], kinds, score, weight))
@@ -128,8 +126,3 @@ def _prepare(source: CellSource, row: MethodRow, weights_file: Path) -> Prepared
 def _standings(suspicions: list[Suspicion]) -> dict[int, float]:
     """Scores are better the higher they are, suspicions worse; an episode without one has no score."""
     return {s.episode_index: -s.value for s in suspicions if not math.isnan(s.value)}
-
-
-def _training_judgements(run: Path) -> dict[tuple[int, int], tuple[float | None, float | None]]:
-    rows = read_parquet(run / EPISODE_SCORES_FILE).to_pylist()
-    return {(row["source_id"], row["episode_index"]): (row["mean_score"], row["mean_weight"]) for row in rows}

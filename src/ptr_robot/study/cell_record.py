@@ -9,6 +9,7 @@ from typing import Any
 
 from ptr_robot.errors import DataError
 from ptr_robot.study.json_values import write_json
+from ptr_robot.study.judged_episode import JudgedEpisode
 
 RECORDS_FOLDER = "records"
 DONE, FAILED = "done", "failed"
@@ -22,18 +23,6 @@ class EpisodeOutcome:
     layout: int
     is_success: bool
     num_steps: int
-
-
-@dataclass(frozen=True)
-class JudgedEpisode:
-    """What a method thought of a training episode, beside what is known about it; higher is better for both."""
-
-    source: int
-    episode_index: int
-    task: str  # as the dataset says, which under label noise may be wrong
-    faults: tuple[str, ...]
-    score: float | None = None
-    weight: float | None = None
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,11 @@ from ptr_robot.data.corruptions.kinds import Corruption, paper_corruptions
 from ptr_robot.errors import ConfigError, did_you_mean
 from ptr_robot.policy.presets import PRESETS as POLICY_PRESETS
 from ptr_robot.sim.collection import resolve_mixture
-from ptr_robot.sim.operators import OPERATORS
+from ptr_robot.sim.operators import CLEAN_OPERATORS, OPERATORS
 from ptr_robot.sim.tasks import resolve_tasks
 from ptr_robot.study.method_row import MethodRow
 from ptr_robot.study.names import check_name
 
-CLEAN_OPERATORS = {"brisk": 1.0, "steady": 1.0, "careful": 1.0, "sweeping": 1.0}
 LAYOUTS_PER_SEED = 1000  # evaluation layouts that belong to one seed of a study
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from ptr_robot.errors import ConfigError, did_you_mean, require
 from ptr_robot.study.definition import Study
 from ptr_robot.study.methods import REGISTRY
+from ptr_robot.train.config_file import merged
 
 BUILT_IN = Path(__file__).with_name("studies")
 
@@ -33,7 +34,7 @@ def read_study(source: str, overrides: Mapping[str, Any] | None = None) -> Study
     chosen = changes.pop("settings", None)
     if "methods" in changes:
         content["methods"] = _chosen_methods(path, changes.pop("methods"), content.get("methods") or [])
-    content = _merged(content, changes)
+    content = merged(content, changes)
     content["methods"] = [_expanded(path, entry) for entry in _as_list(path, "methods", content.get("methods"))]
     study = _decode(path, content)
     return study if chosen is None else _with_settings(study, chosen)
@@ -109,14 +110,6 @@ def _check_names(kind: Any, content: Any, place: str) -> None:
 
 def _members(kind: Any) -> tuple[Any, ...]:
     return typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
-
-
-def _merged(base: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
-    for name, value in changes.items():
-        is_level = isinstance(value, Mapping) and isinstance(base.get(name, {}), dict)
-        merged[name] = _merged(base.get(name) or {}, value) if is_level else value
-    return merged
 
 
 def _as_list(path: Path, name: str, value: Any) -> list[Any]:

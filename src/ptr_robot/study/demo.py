@@ -32,10 +32,11 @@ from ptr_robot.study.demo_plan import (
     training_command,
     training_stage,
 )
+from ptr_robot.study.detection import weight_auroc
 from ptr_robot.study.evaluation import RESULTS_FILE, evaluate
+from ptr_robot.study.judged_episode import JudgedEpisode, judged_episodes
 from ptr_robot.study.outcome import Comparison, MethodOutcome
 from ptr_robot.study.progress import counting
-from ptr_robot.study.separation import JudgedEpisode, judged_episodes, weight_auroc
 from ptr_robot.study.stages import Stage, claim
 from ptr_robot.study.training_runs import TrainingCommand, train_side_by_side
 from ptr_robot.train.checkpoint import latest_checkpoint

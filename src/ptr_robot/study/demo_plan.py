@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ptr_robot.errors import ConfigError, did_you_mean
+from ptr_robot.sim.operators import CLEAN_OPERATORS
 from ptr_robot.study.evaluation import EnvironmentFlags, EpisodeFlags, EvaluationConfig, PolicyFlags
 from ptr_robot.study.stages import Stage
 from ptr_robot.study.training_runs import TrainingCommand
 
 ROBOT_FILE = Path(__file__).with_name("metaworld_objects.yaml")
 BASELINE, UPPER_BOUND = "sft", "clean"
-CLEAN_OPERATORS = {"brisk": 1.0, "steady": 1.0, "careful": 1.0, "sweeping": 1.0}
 FAULTY_OPERATORS = {"fumbling": 2.0, "quitting": 2.0, "wandering": 1.0, "jittery": 1.0}
 OPERATORS = CLEAN_OPERATORS | FAULTY_OPERATORS  # shares among the clean and among the faulty
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 import numpy as np
 
-from ptr_robot.study.cell_record import JudgedEpisode
-from ptr_robot.study.separation import auroc
+from ptr_robot.errors import require
+from ptr_robot.study.judged_episode import JudgedEpisode
 
 ANY = "any"  # every fault together
 
@@ -36,6 +37,12 @@ def auroc_by_fault(episodes: Sequence[JudgedEpisode], value: Value) -> dict[str,
     return {kind: _auroc(known, value, kind) for kind in fault_kinds(episodes)}
 
 
+def weight_auroc(episodes: Sequence[JudgedEpisode]) -> float:
+    """Whether good episodes weigh more than marked ones: chance is 0.5, perfect is 1; NaN with nothing to compare."""
+    area = auroc_by_fault(episodes, attrgetter("weight")).get(ANY)
+    return math.nan if area is None else area
+
+
 def mean_weights(episodes: Sequence[JudgedEpisode]) -> dict[str, float | None]:
     """What good and faulty episodes weigh on average."""
     groups = {"good": False, "faulty": True}
@@ -44,6 +51,15 @@ def mean_weights(episodes: Sequence[JudgedEpisode]) -> dict[str, float | None]:
         weights = [e.weight for e in episodes if e.weight is not None and bool(e.faults) == is_faulty]
         means[name] = float(np.mean(weights)) if weights else None
     return means
+
+
+def auroc(lower: Sequence[float], higher: Sequence[float]) -> float:
+    """The chance that one of ``higher`` exceeds one of ``lower``, a tie counting half; NaN where either is empty."""
+    if not lower or not higher:
+        return float("nan")
+    stats = require("scipy.stats", "sim")
+    statistic = stats.mannwhitneyu(higher, lower).statistic
+    return float(statistic) / (len(lower) * len(higher))
 
 
 def _auroc(episodes: Sequence[JudgedEpisode], value: Value, kind: str) -> float | None:

@@ -12,8 +12,8 @@ from ptr_robot.data.frames import decode_episode
 from ptr_robot.data.ground_truth import EpisodeTruth
 from ptr_robot.data.index import open_index
 from ptr_robot.study.drawing import new_figure, pyplot, write_figure
+from ptr_robot.study.judged_episode import JudgedEpisode
 from ptr_robot.study.outcome import Comparison
-from ptr_robot.study.separation import JudgedEpisode
 from ptr_robot.train.records import read_records
 
 GOOD_COLOUR, MARKED_COLOUR = "#2a78b5", "#d1602b"
@@ -42,10 +42,10 @@ def draw_success(comparison: Comparison, path: Path) -> None:
 def draw_weights(episodes: Sequence[JudgedEpisode], title: str, auroc: float, path: Path) -> None:
     """Mean weights of good and of marked episodes as histograms over the same bins."""
     figure, axes = new_figure(5.2, 3)
-    weights = [episode.mean_weight for episode in episodes]
+    weights = [episode.weight for episode in episodes if episode.weight is not None]
     bins = np.histogram_bin_edges(weights, bins=20) if weights else 20
     for is_faulty, colour, label in ((False, GOOD_COLOUR, "good"), (True, MARKED_COLOUR, "marked faulty")):
-        values = [episode.mean_weight for episode in episodes if episode.is_faulty == is_faulty]
+        values = [episode.weight for episode in episodes if episode.is_faulty == is_faulty]
         axes.hist(values, bins, alpha=0.65, color=colour, label=f"{label} ({len(values)})")
     shown = "not defined" if math.isnan(auroc) else f"{auroc:.2f}"
     axes.set(xlabel="mean weight of the episode", ylabel="episodes", title=f"{title}: AUROC within tasks {shown}")
@@ -59,7 +59,7 @@ def draw_scores(episodes: Sequence[JudgedEpisode], title: str, path: Path) -> No
     ordered = sorted(episodes, key=lambda episode: (episode.task, episode.episode_index))
     for is_faulty, colour, label in ((False, GOOD_COLOUR, "good"), (True, MARKED_COLOUR, "marked faulty")):
         places = [place for place, episode in enumerate(ordered) if episode.is_faulty == is_faulty]
-        axes.scatter(places, [ordered[place].mean_score for place in places], s=14, color=colour, label=label)
+        axes.scatter(places, [ordered[place].score for place in places], s=14, color=colour, label=label)
     for place in range(1, len(ordered)):
         if ordered[place].task != ordered[place - 1].task:
             axes.axvline(place - 0.5, color="#cccccc", linewidth=1)

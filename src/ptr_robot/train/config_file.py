@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ptr_robot.data.cache import whole_file
 from ptr_robot.errors import require
@@ -19,3 +21,12 @@ def write_config(config: TrainConfig, folder: Path) -> Path:
     with whole_file(folder / CONFIG_FILE) as file:
         file.write(text.encode())
     return folder / CONFIG_FILE
+
+
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with changes over them, level by level."""
+    result = dict(base)
+    for name, value in changes.items():
+        below = base.get(name)
+        result[name] = merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return result

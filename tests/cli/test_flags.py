@@ -137,3 +137,6 @@ def test_help_shows_every_flag_with_its_comment(capsys):
     for name in flag_names(Flags):
         assert name == "inner" or f"--{name} " in text
     assert "how many (default: 3)" in text
+    assert text.startswith("usage: ptr [--flag=value ...]\n\n")
+    assert "Config file for" not in text  # a group is no flag
+    assert "default: None" not in text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
+import sys
 import typing
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ptr_robot.cli.flag_values import describe_mistake, spell
+from ptr_robot.cli.help_text import readable_help
 from ptr_robot.errors import ConfigError, PTRError, did_you_mean, require
 
 Config = TypeVar("Config")
@@ -49,12 +51,13 @@ def parse_flags(config_class: type[Config], arguments: Sequence[str], positional
         if name == "config_path":
             _check_config_file(Path(value), config_class)
     spelled = [spell(argument, kinds) for argument in arguments]
-    complaint = io.StringIO()
+    complaint, answer = io.StringIO(), io.StringIO()
     try:
-        with contextlib.redirect_stderr(complaint):
+        with contextlib.redirect_stderr(complaint), contextlib.redirect_stdout(answer):
             parsed: Config = draccus.parse(config_class, args=spelled, prog=program.get())
     except SystemExit as exit_request:
         if exit_request.code in (0, None):
+            sys.stdout.write(readable_help(answer.getvalue(), program.get()))
             raise
         raise ConfigError(_last_line(complaint.getvalue())) from None
     except draccus.utils.DecodingError as error:

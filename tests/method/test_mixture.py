@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from ptr_robot.method.episodes import channel_weights, keep_share
-from ptr_robot.method.mixture import TwoPopulations, fit_two_populations, with_equal_spreads
+from ptr_robot.method.mixture import (
+    TwoPopulations,
+    fit_two_populations,
+    task_evidence,
+    tell_apart,
+    with_equal_spreads,
+)
 
 
 def drawn(share: float, drop: float, *, count: int = 300, num_tasks: int = 3, seed: int = 0, spread: float = 0.5):
@@ -113,3 +119,47 @@ def test_a_task_that_is_spread_wider_hides_no_population():
     assert populations.confidence > 0.99
     posterior = populations.good_posterior(equal.double(), tasks)
     assert ((posterior < 0.5) == is_faulty).float().mean() > 0.97
+
+
+def test_a_task_in_which_nothing_is_told_apart_is_let_go_and_blurs_no_other():
+    """Two tasks of two populations each, and one whose scores are one wide heap."""
+    random = np.random.default_rng(3)
+    tasks = torch.arange(120) % 3
+    is_faulty = torch.tensor(random.random(120) < 0.5) & (tasks < 2)
+    values = torch.tensor(random.normal(0, 0.4, 120)) - 4.0 * is_faulty
+    values[tasks == 2] = torch.tensor(random.normal(0, 2.0, 40))
+    told = tell_apart(values, tasks)
+    assert told.is_told.tolist() == (tasks < 2).tolist()
+    posterior = told.populations.good_posterior(told.values.double(), tasks)
+    assert ((posterior < 0.5) == is_faulty)[told.is_told].all()
+    torch.testing.assert_close(told.values[tasks == 2], values[tasks == 2])
+    alone = tell_apart(values[tasks < 2], tasks[tasks < 2])
+    torch.testing.assert_close(told.values[tasks < 2], alone.values)
+    assert told.populations.drop == alone.populations.drop
+
+
+def test_tasks_that_all_speak_for_two_populations_are_fitted_as_one():
+    values, tasks, _ = drawn(0.4, 6.0)
+    told, equal = tell_apart(values, tasks), with_equal_spreads(values, tasks)
+    assert told.is_told.all()
+    torch.testing.assert_close(told.values, equal)
+    torch.testing.assert_close(told.populations.levels, fit_two_populations(equal, tasks).levels)
+
+
+def test_where_every_task_is_one_heap_nothing_is_told_apart():
+    for seed in range(5):
+        random = np.random.default_rng(seed)
+        told = tell_apart(torch.tensor(random.normal(0, 2.0, 120)), torch.arange(120) % 3)
+        assert told.is_told.double().mean() <= 1 / 3
+    assert tell_apart(torch.zeros(0), torch.zeros(0, dtype=torch.int64)).populations is None
+
+
+def test_the_evidence_of_a_task_is_bic_of_two_normals_against_one():
+    values, tasks, _ = drawn(0.4, 5.0, count=30, num_tasks=2)
+    model = TwoPopulations(torch.tensor([0.0, 3.0]).double(), 4.0, 0.5, 1.0, 0.3, confidence=1.0)
+    for task, got in enumerate(task_evidence(model, values, tasks).tolist()):
+        own = values[tasks == task].numpy()
+        level = float(model.levels[task])
+        two = np.log(0.7 * norm.pdf(own, level, 0.5) + 0.3 * norm.pdf(own, level - 4.0, 1.0)).sum()
+        one = norm.logpdf(own, own.mean(), own.std()).sum()
+        assert math.isclose(got, two - one - 0.5 * math.log(len(own)), rel_tol=1e-9)

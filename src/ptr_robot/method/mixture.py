@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from torch import Tensor
 _NUM_ITERATIONS = 60
 _MIN_EPISODES = 8  # fewer say nothing about two populations
 _MIN_SHARE = 0.02
+_FIRST_SHARES = (0.15, 0.35, 0.6, 0.8)  # of faulty episodes, where fits begin
 _FEWEST_SPREAD = 4  # episodes of a task whose quartiles mean anything
 _SCALE_FLOOR = 0.25  # nats: smaller differences are no evidence, however alike the episodes are
 
@@ -26,12 +27,29 @@ class TwoPopulations:
     faulty_share: float
     confidence: float  # 0 to 1: how surely there are two populations and not one, by their BIC
 
+    def log_likelihoods(self, values: Tensor, tasks: Tensor) -> Tensor:  # (E,), (E,) -> (E,)
+        """Of each value, whichever population it is of."""
+        return torch.logaddexp(*self._log_parts(values, tasks))
+
     def good_posterior(self, values: Tensor, tasks: Tensor) -> Tensor:  # (E,), (E,) -> (E,)
         """P(good | value); a value above the good ones' mean is taken for good whatever the tails say."""
+        good, faulty = self._log_parts(values, tasks)
+        return torch.where(values >= self.levels[tasks], 1.0, torch.sigmoid(good - faulty))
+
+    def _log_parts(self, values: Tensor, tasks: Tensor) -> tuple[Tensor, Tensor]:
         levels = self.levels[tasks]
         good = _log_normal(values, levels, self.good_scale) + math.log(1 - self.faulty_share)
         faulty = _log_normal(values, levels - self.drop, self.faulty_scale) + math.log(self.faulty_share)
-        return torch.where(values >= levels, 1.0, torch.sigmoid(good - faulty))
+        return good, faulty
+
+
+@dataclass(frozen=True)
+class ToldApart:
+    """Two populations in those tasks whose own episodes speak for two."""
+
+    populations: TwoPopulations | None  # None: no task's episodes do
+    values: Tensor  # (E,) brought to one spread over these tasks; those of the others as they were
+    is_told: Tensor  # (E,) bool: whether the episode is of such a task
 
 
 def fit_two_populations(values: Tensor, tasks: Tensor) -> TwoPopulations | None:  # (E,), (E,) int64 from 0
@@ -41,15 +59,58 @@ def fit_two_populations(values: Tensor, tasks: Tensor) -> TwoPopulations | None:
     """
     values = values.double()
     num_tasks = int(tasks.max()) + 1 if len(tasks) else 0
-    medians = torch.stack([_median(values[tasks == task]) for task in range(num_tasks)]) if num_tasks else values
-    if len(values) < _MIN_EPISODES or float((values - medians[tasks]).std()) < 1e-6:
+    if len(values) < _MIN_EPISODES or float((values - _levels(values, tasks, num_tasks, 0.5)[tasks]).std()) < 1e-6:
         return None
     single = _single_log_likelihood(values, tasks, num_tasks)
-    fits = [_fit(values, tasks, medians, share) for share in (0.15, 0.35, 0.6)]
+    fits = [_fit(values, tasks, num_tasks, share) for share in _FIRST_SHARES]
     likelihood, best = max(fits, key=lambda fit: fit[0])
     # Three parameters more than one population has: the drop, the second scale and the share.
     evidence = likelihood - single - 1.5 * math.log(len(values))
     return TwoPopulations(*best, confidence=1 / (1 + math.exp(-max(-50.0, min(50.0, evidence)))))
+
+
+def tell_apart(values: Tensor, tasks: Tensor) -> ToldApart:  # (E,), (E,) int64 from 0
+    """Fit two populations to all tasks, let go of tasks that one population of their own explains better, fit again.
+
+    Where nothing tells the episodes of a task apart, what looks worst is no worse; and such a task blurs the others.
+    """
+    is_told = torch.ones(int(tasks.max()) + 1 if len(tasks) else 0, dtype=torch.bool, device=tasks.device)
+    while is_told.any():
+        rows = is_told[tasks]
+        present, numbers = torch.unique(tasks[rows], return_inverse=True)
+        equal = with_equal_spreads(values[rows], numbers)
+        populations = fit_two_populations(equal, numbers)
+        if populations is None:
+            break
+        evidence = task_evidence(populations, equal, numbers)
+        num_against = int((evidence < 0).sum())
+        if not num_against:
+            levels = populations.levels.new_zeros(len(is_told))
+            levels[present] = populations.levels
+            return ToldApart(replace(populations, levels=levels), values.masked_scatter(rows, equal), rows)
+        is_told[present[evidence.argsort()[: (num_against + 1) // 2]]] = False  # without the worst, others may stay
+    return ToldApart(None, values, torch.zeros_like(tasks, dtype=torch.bool))
+
+
+def task_evidence(populations: TwoPopulations, values: Tensor, tasks: Tensor) -> Tensor:  # (E,), (E,) -> (tasks,)
+    """For the two populations against one with a mean and a scale of the task's own; in nats, by BIC.
+
+    Against it stands the price of one parameter, the task's share of faulty episodes.
+    """
+    values = values.double()
+    means, scales, counts = task_moments(values, tasks)
+    single = _log_normal(values, means[tasks], scales[tasks])
+    difference = populations.log_likelihoods(values, tasks) - single
+    return torch.zeros_like(means).index_add_(0, tasks, difference) - 0.5 * counts.log()
+
+
+def task_moments(values: Tensor, tasks: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # (E,), (E,) -> (tasks,) each
+    """Mean, deviation (at least what counts as a difference) and number of the episodes of each task."""
+    num_tasks = int(tasks.max()) + 1
+    counts = torch.zeros(num_tasks).to(values).index_add_(0, tasks, torch.ones_like(values)).clamp_min(1)
+    means = torch.zeros_like(counts).index_add_(0, tasks, values) / counts
+    variances = torch.zeros_like(counts).index_add_(0, tasks, (values - means[tasks]).square()) / counts
+    return means, variances.sqrt().clamp_min(_SCALE_FLOOR), counts
 
 
 def with_equal_spreads(values: Tensor, tasks: Tensor) -> Tensor:  # (E,), (E,) int64 from 0 -> (E,)
@@ -69,11 +130,14 @@ def with_equal_spreads(values: Tensor, tasks: Tensor) -> Tensor:  # (E,), (E,) i
 
 
 def _fit(
-    values: Tensor, tasks: Tensor, medians: Tensor, share: float
+    values: Tensor, tasks: Tensor, num_tasks: int, share: float
 ) -> tuple[float, tuple[Tensor, float, float, float, float]]:
-    spread = float((values - medians[tasks]).std())
-    levels, drop = medians + share * spread, 2 * spread
-    good_scale, faulty_scale = max(0.5 * spread, _SCALE_FLOOR), max(spread, _SCALE_FLOOR)
+    """From the worst ``share`` of every task as the faulty ones: each part begins at its median."""
+    levels = _levels(values, tasks, num_tasks, (1 + share) / 2)
+    gaps = levels - _levels(values, tasks, num_tasks, share / 2)
+    drop = float(gaps[tasks].mean())
+    spread = float((values - _levels(values, tasks, num_tasks, 0.5)[tasks]).std())
+    good_scale, faulty_scale = max(0.25 * spread, _SCALE_FLOOR), max(0.5 * spread, _SCALE_FLOOR)
     floor = _SCALE_FLOOR
     likelihood = -math.inf
     for _ in range(_NUM_ITERATIONS):
@@ -102,9 +166,12 @@ def _single_log_likelihood(values: Tensor, tasks: Tensor, num_tasks: int) -> flo
     return float(_log_normal(values, means[tasks], scale).sum())
 
 
-def _log_normal(values: Tensor, means: Tensor, scale: float) -> Tensor:
-    return -0.5 * ((values - means) / scale).square() - math.log(scale) - 0.5 * math.log(2 * math.pi)
+def _log_normal(values: Tensor, means: Tensor, scale: float | Tensor) -> Tensor:
+    log_scale = math.log(scale) if isinstance(scale, float) else scale.log()
+    return -0.5 * ((values - means) / scale).square() - log_scale - 0.5 * math.log(2 * math.pi)
 
 
-def _median(values: Tensor) -> Tensor:
-    return values.quantile(0.5) if len(values) else values.new_zeros(())
+def _levels(values: Tensor, tasks: Tensor, num_tasks: int, share: float) -> Tensor:  # (tasks,)
+    """That quantile of every task; zero for a number that no episode has."""
+    groups = [values[tasks == task] for task in range(num_tasks)]
+    return torch.stack([group.quantile(share) if len(group) else group.new_zeros(()) for group in groups])

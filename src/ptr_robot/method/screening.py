@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ptr_robot.method.episodes import population_weights
 from ptr_robot.method.instructions import STRONG_EVIDENCE, Report, identify
-from ptr_robot.method.mixture import TwoPopulations, fit_two_populations, with_equal_spreads
+from ptr_robot.method.mixture import TwoPopulations, fit_two_populations, task_moments, tell_apart
 from ptr_robot.method.screening_config import ScreeningConfig
 from ptr_robot.method.transitions import Episodes, Transitions
 
@@ -49,15 +49,17 @@ def screen(transitions: Transitions, config: ScreeningConfig, report: Report | N
     given_scores, given_tasks = means[:, CHANNELS.index("instruction")], episodes.first(transitions.task_ids)
     is_corrected = instructions != given_tasks
     tasks = torch.unique(instructions, return_inverse=True)[1]
-    joint = with_equal_spreads(means[:, :2].sum(dim=1), tasks)  # consequence and action together
-    populations = fit_two_populations(joint, tasks)
-    allowed = population_weights(populations, joint, tasks)
+    told = tell_apart(means[:, :2].sum(dim=1), tasks)  # by consequence and action together
+    joint = told.values
+    allowed = torch.where(told.is_told, population_weights(told.populations, joint, tasks), 1.0)
     given = torch.unique(given_tasks, return_inverse=True)[1]
     is_kept = keep_enough(allowed, joint, tasks, config.keep_share) | keep_enough(
         allowed, joint, given, config.keep_share
     )
     weights = torch.where(is_kept, allowed.clamp(min=_LEAST_WEIGHT), 0.0)
-    standings = _standings(populations, joint, tasks)
+    standings = torch.where(
+        told.is_told, _standings(told.populations, joint, tasks), _standings_alone(joint.double(), tasks).to(joint)
+    )
     together = torch.zeros_like(tasks)  # the scores of instructions are compared over all tasks
     by_instruction = fit_two_populations(given_scores, together)
     if by_instruction is not None:
@@ -79,7 +81,13 @@ def keep_enough(allowed: Tensor, scores: Tensor, tasks: Tensor, share: float) ->
 
 
 def _standings(populations: TwoPopulations | None, values: Tensor, tasks: Tensor) -> Tensor:  # (E,), (E,) -> (E,)
-    """Distance to the task's good episodes in their deviations, below zero for worse; zero where it cannot be told."""
+    """Distance to the task's good episodes in their deviations, below zero for worse."""
     if populations is None:
         return torch.zeros_like(values)
     return ((values - populations.levels[tasks]) / populations.good_scale).to(values)
+
+
+def _standings_alone(values: Tensor, tasks: Tensor) -> Tensor:  # (E,), (E,) -> (E,)
+    """Where good ones are not told from others: distance to the mean of the task, in deviations of its episodes."""
+    levels, scales, _ = task_moments(values, tasks)
+    return (values - levels[tasks]) / scales[tasks]

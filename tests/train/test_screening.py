@@ -8,14 +8,15 @@ from datetime import datetime
 import pytest
 import torch
 
+from ptr_robot.data.config import SourceConfig
 from ptr_robot.data.metadata import read_parquet
 from ptr_robot.errors import ConfigError, DataError
 from ptr_robot.method.screening import Screening, ScreeningConfig, screen
 from ptr_robot.train.build import build_parts
 from ptr_robot.train.config import DatasetConfig, PolicyChoice, resolve
 from ptr_robot.train.episodes import EPISODE_SCORES_FILE
-from ptr_robot.train.loop import describe_screening, train
-from ptr_robot.train.screening import SCREENING_FILE
+from ptr_robot.train.loop import train
+from ptr_robot.train.screening import SCREENING_FILE, describe_screening
 
 from .conftest import LENGTHS
 
@@ -134,21 +135,26 @@ def test_a_resumed_run_goes_on_with_the_episodes_it_began_with(settings, monkeyp
         build_parts(resolve(config, datetime.now()), checkpoint=checkpoint)
 
 
-def test_the_line_names_what_is_left_out():
-    def found(weights, corrected):
-        count = len(weights)
-        nothing = torch.zeros(count)
-        return Screening(
+def test_the_line_names_what_is_left_out(settings, state_data):
+    def line_of(dataset, left_out, corrected):
+        parts = build_parts(resolve(dataclasses.replace(settings(method="sft"), dataset=dataset), datetime.now()))
+        count = len(LENGTHS) * len(parts.everything.sources)
+        found = Screening(
             episode_ids=torch.arange(count),
             num_chunks=torch.ones(count, dtype=torch.int64),
             scores=torch.zeros(count, 3),
-            standings=nothing,
-            weights=torch.tensor(weights),
+            standings=torch.zeros(count),
+            weights=torch.ones(count).index_fill(0, torch.tensor(left_out), 0.0),
             instructions=torch.zeros(count, dtype=torch.int64),
-            is_corrected=torch.tensor(corrected),
+            is_corrected=torch.zeros(count, dtype=torch.bool).index_fill(0, torch.tensor(corrected), True),
         )
+        return describe_screening(found, parts.everything)
 
-    line = describe_screening(found([0.0, 1.0, 0.25, 0.0], [False, False, True, False]))
-    assert line == "screened 4 episodes: 2 are kept, 2 (0, 3) left out, 1 (2) given another instruction"
-    line = describe_screening(found([0.0] * 20, [False] * 20))
-    assert line.endswith("20 (0, 1, 2, 3, 4, 5, 6, 7, ...) left out, 0 given another instruction")
+    one = settings().dataset
+    expected = "screened 4 episodes: 2 are kept, 2 (0, 3) left out, 1 (2) given another instruction"
+    assert line_of(one, [0, 3], [2]) == expected
+    several = DatasetConfig(sources=[SourceConfig(repo_id=str(state_data))] * 3, cache_dir=one.cache_dir)
+    name = state_data.name
+    line = line_of(several, list(range(1, 12)), [11])
+    assert f"11 ({name}:1, {name}:2, {name}:3, {name}:0, " in line
+    assert line.endswith(f", ...) left out, 1 ({name}:3) given another instruction")

@@ -10,12 +10,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from ptr_robot.data.batch import SegmentBatch
 from ptr_robot.data.loader import SegmentLoader
 from ptr_robot.errors import ConfigError, NonFiniteError, require
-from ptr_robot.method.screening import Screening
 from ptr_robot.train.build import RunParts, build_parts
 from ptr_robot.train.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
 from ptr_robot.train.config import RunPlan, TrainConfig, resolve
@@ -26,6 +23,7 @@ from ptr_robot.train.optimisation import Optimiser, StepResult
 from ptr_robot.train.progress import TrainingProgress
 from ptr_robot.train.records import RunRecords
 from ptr_robot.train.run_folder import check_free, describe_run, occupied
+from ptr_robot.train.screening import describe_screening
 from ptr_robot.train.trained import TrainedPolicy
 from ptr_robot.train.training_state import TrainingState
 
@@ -119,7 +117,7 @@ class Trainer:
                 if checkpoint is not None:
                     progress.say(f"resumed from {checkpoint}")
                 elif self.parts.screening is not None:
-                    progress.say(describe_screening(self.parts.screening))
+                    progress.say(describe_screening(self.parts.screening, self.parts.everything))
                 exit_code = self._steps(stop, records, progress)
         finally:
             if records is not None:
@@ -187,22 +185,6 @@ class Trainer:
 
     def _how_to_resume(self) -> str:
         return f"go on with: ptr train --resume=true --output_dir={self.plan.output_dir}"
-
-
-def describe_screening(screening: Screening) -> str:
-    """One line: how many episodes are kept, and which are not, as far as they fit."""
-    left_out, corrected = screening.weights == 0, screening.is_corrected
-    return (
-        f"screened {len(left_out)} episodes: {int((~left_out).sum())} are kept, "
-        f"{_listed(left_out, screening)} left out, {_listed(corrected, screening)} given another instruction"
-    )
-
-
-def _listed(chosen: Tensor, screening: Screening, most: int = 8) -> str:  # (E,) bool
-    """How many, and the first of them by number: `2 (0, 19)`."""
-    numbers = [str(number) for number in screening.episode_ids[chosen].tolist()]
-    shown = [*numbers[:most], *(["..."] if len(numbers) > most else [])]
-    return f"{len(numbers)} ({', '.join(shown)})" if numbers else "0"
 
 
 def endless(loader: SegmentLoader) -> Iterator[SegmentBatch]:

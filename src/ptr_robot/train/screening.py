@@ -157,6 +157,37 @@ def episode_weights(screening: Screening, num_episodes: int) -> Tensor:  # (epis
     return weights
 
 
+def describe_screening(screening: Screening, dataset: SegmentDataset) -> str:
+    """One line: how many episodes are kept, and which are not, as far as they fit."""
+    names = _episode_names(dataset)
+    left_out, corrected = (
+        [names[number] for number in screening.episode_ids[chosen].tolist()]
+        for chosen in (screening.weights == 0, screening.is_corrected)
+    )
+    count = len(screening.episode_ids)
+    return (
+        f"screened {count} episodes: {count - len(left_out)} are kept, {_listed(left_out)} left out, "
+        f"{_listed(corrected)} given another instruction"
+    )
+
+
+def _episode_names(dataset: SegmentDataset) -> dict[int, str]:
+    """Each episode by its number, after the name of its dataset where there are several."""
+    names: dict[int, str] = {}
+    first = 0
+    for source in dataset.sources:
+        place = f"{Path(source.config.repo_id).name}:" if len(dataset.sources) > 1 else ""
+        names |= {first + episode.episode_index: f"{place}{episode.episode_index}" for episode in source.index.episodes}
+        first += source.index.total_episodes
+    return names
+
+
+def _listed(names: Sequence[str], most: int = 8) -> str:
+    """How many, and the first of them: `2 (0, 19)`."""
+    shown = [*names[:most], *(["..."] if len(names) > most else [])]
+    return f"{len(names)} ({', '.join(shown)})" if names else "0"
+
+
 def _numbers(dataset: SegmentDataset, max_chunks: int) -> list[int]:
     """Segments at equal distances, about ``max_chunks`` of them at most."""
     stride = max(1, _MIN_STRIDE // dataset.config.stride, -(-len(dataset) // max_chunks))

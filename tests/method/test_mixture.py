@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -121,6 +122,10 @@ def test_a_task_that_is_spread_wider_hides_no_population():
     assert ((posterior < 0.5) == is_faulty).float().mean() > 0.97
 
 
+def posterior_of(group) -> torch.Tensor:
+    return group.populations.good_posterior(group.values.double(), group.tasks)
+
+
 def test_a_task_in_which_nothing_is_told_apart_is_let_go_and_blurs_no_other():
     """Two tasks of two populations each, and one whose scores are one wide heap."""
     random = np.random.default_rng(3)
@@ -128,30 +133,39 @@ def test_a_task_in_which_nothing_is_told_apart_is_let_go_and_blurs_no_other():
     is_faulty = torch.tensor(random.random(120) < 0.5) & (tasks < 2)
     values = torch.tensor(random.normal(0, 0.4, 120)) - 4.0 * is_faulty
     values[tasks == 2] = torch.tensor(random.normal(0, 2.0, 40))
-    told = tell_apart(values, tasks)
-    assert told.is_told.tolist() == (tasks < 2).tolist()
-    posterior = told.populations.good_posterior(told.values.double(), tasks)
-    assert ((posterior < 0.5) == is_faulty)[told.is_told].all()
-    torch.testing.assert_close(told.values[tasks == 2], values[tasks == 2])
-    alone = tell_apart(values[tasks < 2], tasks[tasks < 2])
-    torch.testing.assert_close(told.values[tasks < 2], alone.values)
-    assert told.populations.drop == alone.populations.drop
+    (group,) = tell_apart(values, tasks)
+    assert group.rows.tolist() == (tasks < 2).tolist()
+    assert ((posterior_of(group) < 0.5) == is_faulty[group.rows]).all()
+    (alone,) = tell_apart(values[tasks < 2], tasks[tasks < 2])
+    torch.testing.assert_close(group.values, alone.values)
+    assert group.populations.drop == alone.populations.drop
+
+
+@pytest.mark.parametrize("num_faulty", [[24, 24, 0], [24, 24, 4], [24, 16, 6]])
+def test_tasks_of_different_shares_of_faulty_episodes_are_all_told_apart(num_faulty):
+    """Quartiles are near the drop where many are faulty, and near the good ones' spread where few are."""
+    tasks = torch.arange(120) % 3
+    is_faulty = torch.arange(120) // 3 < torch.tensor(num_faulty)[tasks]
+    values = torch.tensor(np.random.default_rng(0).normal(0, 0.5, 120)) - 4.0 * is_faulty
+    found = torch.zeros(120, dtype=torch.bool)
+    for group in tell_apart(values, tasks):
+        found[group.rows] |= posterior_of(group) < 0.5
+    assert torch.equal(found, is_faulty)
 
 
 def test_tasks_that_all_speak_for_two_populations_are_fitted_as_one():
     values, tasks, _ = drawn(0.4, 6.0)
-    told, equal = tell_apart(values, tasks), with_equal_spreads(values, tasks)
-    assert told.is_told.all()
-    torch.testing.assert_close(told.values, equal)
-    torch.testing.assert_close(told.populations.levels, fit_two_populations(equal, tasks).levels)
+    (group,), equal = tell_apart(values, tasks), with_equal_spreads(values, tasks)
+    assert group.rows.all()
+    torch.testing.assert_close(group.values, equal)
+    torch.testing.assert_close(group.populations.levels, fit_two_populations(equal, tasks).levels)
 
 
 def test_where_every_task_is_one_heap_nothing_is_told_apart():
     for seed in range(5):
-        random = np.random.default_rng(seed)
-        told = tell_apart(torch.tensor(random.normal(0, 2.0, 120)), torch.arange(120) % 3)
-        assert told.is_told.double().mean() <= 1 / 3
-    assert tell_apart(torch.zeros(0), torch.zeros(0, dtype=torch.int64)).populations is None
+        values = torch.tensor(np.random.default_rng(seed).normal(0, 2.0, 120))
+        assert tell_apart(values, torch.arange(120) % 3) == []
+    assert tell_apart(torch.zeros(0), torch.zeros(0, dtype=torch.int64)) == []
 
 
 def test_the_evidence_of_a_task_is_bic_of_two_normals_against_one():

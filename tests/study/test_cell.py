@@ -10,7 +10,9 @@ import yaml
 from ptr_robot.study.cell import Cell
 from ptr_robot.study.cell_data import CellData
 from ptr_robot.study.cell_plan import plan_cells
+from ptr_robot.study.cell_training import non_default_settings
 from ptr_robot.study.data_jobs import robot_identity
+from ptr_robot.study.definition import TrainingSettings
 from ptr_robot.study.definition_file import read_study
 from ptr_robot.study.jobs import with_needed
 from ptr_robot.study.judged_episode import JudgedEpisode
@@ -80,6 +82,15 @@ def test_filters_are_applied_to_each_source_by_itself(cells: dict[str, Cell], po
 def test_the_cell_is_known_by_its_settings(cells: dict[str, Cell]) -> None:
     assert cells["left/sft"].identity != cells["right/sft"].identity
     assert cells["both/sft"].training.steps == 2 * cells["left/sft"].training.steps
+
+
+def test_results_of_another_version_of_the_populations_are_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    training = TrainingSettings(steps=10)
+    rows = [REGISTRY[name] for name in ("sft", "paper", "screened", "robust")]
+    before = [non_default_settings(row, training) for row in rows]
+    monkeypatch.setattr("ptr_robot.study.cell_training.POPULATIONS_VERSION", 99)
+    after = [non_default_settings(row, training) for row in rows]
+    assert [old == new for old, new in zip(before, after, strict=True)] == [True, True, False, False]
 
 
 def test_a_map_is_known_by_what_its_file_says(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from datetime import datetime
 
 import pytest
@@ -135,7 +136,7 @@ def test_a_resumed_run_goes_on_with_the_episodes_it_began_with(settings, monkeyp
         build_parts(resolve(config, datetime.now()), checkpoint=checkpoint)
 
 
-def test_the_line_names_what_is_left_out(settings, state_data):
+def test_the_line_names_what_is_left_out(settings, state_data, tmp_path):
     def line_of(dataset, left_out, corrected):
         parts = build_parts(resolve(dataclasses.replace(settings(method="sft"), dataset=dataset), datetime.now()))
         count = len(LENGTHS) * len(parts.everything.sources)
@@ -146,15 +147,19 @@ def test_the_line_names_what_is_left_out(settings, state_data):
             standings=torch.zeros(count),
             weights=torch.ones(count).index_fill(0, torch.tensor(left_out), 0.0),
             instructions=torch.zeros(count, dtype=torch.int64),
-            is_corrected=torch.zeros(count, dtype=torch.bool).index_fill(0, torch.tensor(corrected), True),
+            is_corrected=torch.zeros(count, dtype=torch.bool).index_fill(
+                0, torch.tensor(corrected, dtype=torch.int64), True
+            ),
         )
         return describe_screening(found, parts.everything)
 
     one = settings().dataset
     expected = "screened 4 episodes: 2 are kept, 2 (0, 3) left out, 1 (2) given another instruction"
     assert line_of(one, [0, 3], [2]) == expected
-    several = DatasetConfig(sources=[SourceConfig(repo_id=str(state_data))] * 3, cache_dir=one.cache_dir)
-    name = state_data.name
-    line = line_of(several, list(range(1, 12)), [11])
-    assert f"11 ({name}:1, {name}:2, {name}:3, {name}:0, " in line
-    assert line.endswith(f", ...) left out, 1 ({name}:3) given another instruction")
+    twin = shutil.copytree(state_data, tmp_path / "twin")
+    sources = [SourceConfig(repo_id=str(folder)) for folder in (state_data, twin, twin)]
+    line = line_of(DatasetConfig(sources=sources[:2], cache_dir=one.cache_dir), [3, 4, 6], [7])
+    assert line.endswith(f"3 ({state_data.name}:3, twin:0, twin:2) left out, 1 (twin:3) given another instruction")
+    line = line_of(DatasetConfig(sources=sources, cache_dir=one.cache_dir), list(range(1, 12)), [])
+    assert f"11 ({state_data}:1, {state_data}:2, {state_data}:3, {twin}:0, " in line  # short names would be ambiguous
+    assert line.endswith(", ...) left out, 0 given another instruction")

@@ -6,9 +6,11 @@ import re
 import shutil
 import textwrap
 
-_CONFIG_PATH = "  --config_path str     Settings from a YAML or JSON file; flags win over them.\n"
+_FILE_FLAG, _FILE_TEXT = "  --config_path str", "Settings from a YAML or JSON file; flags win over them."
 _NO_DEFAULT = re.compile(r"\s*\(default:\s+(?:None)?\)")  # the comment beside it says what happens then
 _HEADING = re.compile(r"^\w+(?: \['([\w.]+)'\])?:\n  (.*)\n", re.MULTILINE)
+_EMPTY_GROUP = re.compile(r"^\w+ \['([\w.]+)'\]:\n  .*\n\n(?=\w+ \['\1'\]:\n)", re.MULTILINE)  # it comes again
+_EXPLAINED_FLAG = re.compile(r"^(  --\S+ \S+ {2,})\S", re.MULTILINE)
 
 
 def readable_help(text: str, program: str) -> str:
@@ -16,9 +18,19 @@ def readable_help(text: str, program: str) -> str:
     _, _, flags = text.partition("\n\n")  # the usage names every flag once more
     _, _, flags = flags.partition("\n\n")  # so do the options: the file of settings, and what no group takes
     width = min(100, shutil.get_terminal_size().columns)
-    flags = _HEADING.sub(lambda found: _heading(found, width), _NO_DEFAULT.sub("", flags))
+    flags = _EMPTY_GROUP.sub("", _NO_DEFAULT.sub("", flags))
+    flags = _HEADING.sub(lambda found: _heading(found, width), flags)
     description, _, flags = flags.partition("\n\n")
-    return f"usage: {program} [--flag=value ...]\n\n{description}\n\n{_CONFIG_PATH}{flags}"
+    return f"usage: {program} [--flag=value ...]\n\n{description}\n\n{_file_flag(flags, width)}{flags}"
+
+
+def _file_flag(flags: str, width: int) -> str:
+    """Laid out as the other flags are."""
+    explained = _EXPLAINED_FLAG.search(flags)
+    indent = " " * (len(explained[1]) if explained else 24)
+    text = textwrap.fill(_FILE_TEXT, max(width - 2, len(indent) + 20), initial_indent=indent, subsequent_indent=indent)
+    fits = len(_FILE_FLAG) + 2 <= len(indent)
+    return (_FILE_FLAG + text[len(_FILE_FLAG) :] if fits else f"{_FILE_FLAG}\n{text}") + "\n"
 
 
 def _heading(found: re.Match[str], width: int) -> str:

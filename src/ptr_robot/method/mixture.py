@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+# Raised where equal scores come to lead to other weights: what was recorded of another version is run again.
+POPULATIONS_VERSION = 2
+
 _NUM_ITERATIONS = 60
 _MIN_EPISODES = 8  # fewer say nothing about two populations
 _MIN_SHARE = 0.02
+_SURE = 0.5  # two populations of less confidence are none
 _FIRST_SHARES = (0.15, 0.35, 0.6, 0.8)  # of faulty episodes, where fits begin
 _FEWEST_SPREAD = 4  # episodes of a task whose quartiles mean anything
 _SCALE_FLOOR = 0.25  # nats: smaller differences are no evidence, however alike the episodes are
@@ -44,12 +48,13 @@ class TwoPopulations:
 
 
 @dataclass(frozen=True)
-class ToldApart:
-    """Two populations in those tasks whose own episodes speak for two."""
+class TaskGroup:
+    """Tasks whose episodes are told apart by the same two populations."""
 
-    populations: TwoPopulations | None  # None: no task's episodes do
-    values: Tensor  # (E,) brought to one spread over these tasks; those of the others as they were
-    is_told: Tensor  # (E,) bool: whether the episode is of such a task
+    rows: Tensor  # (E,) bool: the episodes of these tasks
+    values: Tensor  # (n,) of these rows, brought to one spread
+    tasks: Tensor  # (n,) int64 from 0, as ``populations`` counts them
+    populations: TwoPopulations
 
 
 def fit_two_populations(values: Tensor, tasks: Tensor) -> TwoPopulations | None:  # (E,), (E,) int64 from 0
@@ -59,7 +64,10 @@ def fit_two_populations(values: Tensor, tasks: Tensor) -> TwoPopulations | None:
     """
     values = values.double()
     num_tasks = int(tasks.max()) + 1 if len(tasks) else 0
-    if len(values) < _MIN_EPISODES or float((values - _levels(values, tasks, num_tasks, 0.5)[tasks]).std()) < 1e-6:
+    if (
+        len(values) < _MIN_EPISODES
+        or float((values - _task_quantiles(values, tasks, num_tasks, 0.5)[tasks]).std()) < 1e-6
+    ):
         return None
     single = _single_log_likelihood(values, tasks, num_tasks)
     fits = [_fit(values, tasks, num_tasks, share) for share in _FIRST_SHARES]
@@ -69,33 +77,42 @@ def fit_two_populations(values: Tensor, tasks: Tensor) -> TwoPopulations | None:
     return TwoPopulations(*best, confidence=1 / (1 + math.exp(-max(-50.0, min(50.0, evidence)))))
 
 
-def tell_apart(values: Tensor, tasks: Tensor) -> ToldApart:  # (E,), (E,) int64 from 0
-    """Fit two populations to all tasks, let go of tasks that one population of their own explains better, fit again.
+def tell_apart(values: Tensor, tasks: Tensor) -> list[TaskGroup]:  # (E,), (E,) int64 from 0
+    """The tasks whose own episodes speak for two populations: those that share them, and any that has its own.
 
-    Where nothing tells the episodes of a task apart, what looks worst is no worse; and such a task blurs the others.
+    Two populations are fitted to all tasks; those that one population of their own explains better are let go, and the
+    others fitted again. A task that was let go may still be told apart by itself. One in neither group is no worse in
+    what looks worst.
     """
-    is_told = torch.ones(int(tasks.max()) + 1 if len(tasks) else 0, dtype=torch.bool, device=tasks.device)
-    while is_told.any():
-        rows = is_told[tasks]
-        present, numbers = torch.unique(tasks[rows], return_inverse=True)
-        equal = with_equal_spreads(values[rows], numbers)
-        populations = fit_two_populations(equal, numbers)
-        if populations is None:
+    is_shared = torch.ones(int(tasks.max()) + 1 if len(tasks) else 0, dtype=torch.bool, device=tasks.device)
+    groups = []
+    while is_shared.any():
+        group = _fit_group(values, tasks, is_shared[tasks])
+        if group is None:
             break
-        evidence = task_evidence(populations, equal, numbers)
+        evidence = task_evidence(group.populations, group.values, group.tasks)
         num_against = int((evidence < 0).sum())
         if not num_against:
-            levels = populations.levels.new_zeros(len(is_told))
-            levels[present] = populations.levels
-            return ToldApart(replace(populations, levels=levels), values.masked_scatter(rows, equal), rows)
-        is_told[present[evidence.argsort()[: (num_against + 1) // 2]]] = False  # without the worst, others may stay
-    return ToldApart(None, values, torch.zeros_like(tasks, dtype=torch.bool))
+            groups.append(group)
+            break
+        present = torch.unique(tasks[group.rows])
+        is_shared[present[evidence.argsort()[: (num_against + 1) // 2]]] = False  # without the worst, others may stay
+    let_go = (~is_shared).nonzero().flatten().tolist()
+    alone = [_fit_group(values, tasks, tasks == task) for task in let_go if (tasks == task).any()]
+    return [group for group in [*groups, *alone] if group is not None and group.populations.confidence > _SURE]
+
+
+def _fit_group(values: Tensor, tasks: Tensor, rows: Tensor) -> TaskGroup | None:  # (E,) each
+    numbers = torch.unique(tasks[rows], return_inverse=True)[1]
+    equal = with_equal_spreads(values[rows], numbers)
+    populations = fit_two_populations(equal, numbers)
+    return None if populations is None else TaskGroup(rows, equal, numbers, populations)
 
 
 def task_evidence(populations: TwoPopulations, values: Tensor, tasks: Tensor) -> Tensor:  # (E,), (E,) -> (tasks,)
-    """For the two populations against one with a mean and a scale of the task's own; in nats, by BIC.
+    """For the two populations against one with a mean and a scale of the task's own, in nats.
 
-    Against it stands the price of one parameter, the task's share of faulty episodes.
+    Against it stands what BIC asks for a parameter: two must explain the task better by more than that.
     """
     values = values.double()
     means, scales, counts = task_moments(values, tasks)
@@ -133,10 +150,10 @@ def _fit(
     values: Tensor, tasks: Tensor, num_tasks: int, share: float
 ) -> tuple[float, tuple[Tensor, float, float, float, float]]:
     """From the worst ``share`` of every task as the faulty ones: each part begins at its median."""
-    levels = _levels(values, tasks, num_tasks, (1 + share) / 2)
-    gaps = levels - _levels(values, tasks, num_tasks, share / 2)
+    levels = _task_quantiles(values, tasks, num_tasks, (1 + share) / 2)
+    gaps = levels - _task_quantiles(values, tasks, num_tasks, share / 2)
     drop = float(gaps[tasks].mean())
-    spread = float((values - _levels(values, tasks, num_tasks, 0.5)[tasks]).std())
+    spread = float((values - _task_quantiles(values, tasks, num_tasks, 0.5)[tasks]).std())
     good_scale, faulty_scale = max(0.25 * spread, _SCALE_FLOOR), max(0.5 * spread, _SCALE_FLOOR)
     floor = _SCALE_FLOOR
     likelihood = -math.inf
@@ -171,7 +188,7 @@ def _log_normal(values: Tensor, means: Tensor, scale: float | Tensor) -> Tensor:
     return -0.5 * ((values - means) / scale).square() - log_scale - 0.5 * math.log(2 * math.pi)
 
 
-def _levels(values: Tensor, tasks: Tensor, num_tasks: int, share: float) -> Tensor:  # (tasks,)
+def _task_quantiles(values: Tensor, tasks: Tensor, num_tasks: int, share: float) -> Tensor:  # (tasks,)
     """That quantile of every task; zero for a number that no episode has."""
     groups = [values[tasks == task] for task in range(num_tasks)]
     return torch.stack([group.quantile(share) if len(group) else group.new_zeros(()) for group in groups])

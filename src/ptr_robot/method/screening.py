@@ -33,7 +33,7 @@ class Screening:
     episode_ids: Tensor  # (E,) int64, ascending
     num_chunks: Tensor  # (E,) int64
     scores: Tensor  # (E, channels) mean log posterior over uniform, in nats; that of the instruction as it was given
-    standings: Tensor  # (E,) the lower of how far instruction and the rest are from good ones, in their deviations
+    standings: Tensor  # (E,) how far from good ones, in their deviations: the lower of the instruction's and the rest's
     weights: Tensor  # (E,) zero for what is left out, .25 to 1 for what is kept
     instructions: Tensor  # (E,) int64 the task that was given, or the one that strong evidence gives instead
     is_corrected: Tensor  # (E,) bool whether it is another one
@@ -49,17 +49,13 @@ def screen(transitions: Transitions, config: ScreeningConfig, report: Report | N
     given_scores, given_tasks = means[:, CHANNELS.index("instruction")], episodes.first(transitions.task_ids)
     is_corrected = instructions != given_tasks
     tasks = torch.unique(instructions, return_inverse=True)[1]
-    told = tell_apart(means[:, :2].sum(dim=1), tasks)  # by consequence and action together
-    joint = told.values
-    allowed = torch.where(told.is_told, population_weights(told.populations, joint, tasks), 1.0)
+    joint = means[:, :2].sum(dim=1)  # consequence and action together
+    allowed, standings = _judge(joint, tasks)
     given = torch.unique(given_tasks, return_inverse=True)[1]
     is_kept = keep_enough(allowed, joint, tasks, config.keep_share) | keep_enough(
         allowed, joint, given, config.keep_share
     )
     weights = torch.where(is_kept, allowed.clamp(min=_LEAST_WEIGHT), 0.0)
-    standings = torch.where(
-        told.is_told, _standings(told.populations, joint, tasks), _standings_alone(joint.double(), tasks).to(joint)
-    )
     together = torch.zeros_like(tasks)  # the scores of instructions are compared over all tasks
     by_instruction = fit_two_populations(given_scores, together)
     if by_instruction is not None:
@@ -80,14 +76,16 @@ def keep_enough(allowed: Tensor, scores: Tensor, tasks: Tensor, share: float) ->
     return is_kept
 
 
-def _standings(populations: TwoPopulations | None, values: Tensor, tasks: Tensor) -> Tensor:  # (E,), (E,) -> (E,)
+def _judge(values: Tensor, tasks: Tensor) -> tuple[Tensor, Tensor]:  # (E,), (E,) -> (E,) weights, (E,) standings
+    """Where a task's episodes are told apart, by the populations that do; elsewhere every one has the weight one."""
+    levels, scales, _ = task_moments(values.double(), tasks)
+    allowed, standings = torch.ones_like(values), ((values - levels[tasks]) / scales[tasks]).to(values)
+    for group in tell_apart(values, tasks):
+        allowed[group.rows] = population_weights(group.populations, group.values, group.tasks)
+        standings[group.rows] = _standings(group.populations, group.values, group.tasks)
+    return allowed, standings
+
+
+def _standings(populations: TwoPopulations, values: Tensor, tasks: Tensor) -> Tensor:  # (E,), (E,) -> (E,)
     """Distance to the task's good episodes in their deviations, below zero for worse."""
-    if populations is None:
-        return torch.zeros_like(values)
     return ((values - populations.levels[tasks]) / populations.good_scale).to(values)
-
-
-def _standings_alone(values: Tensor, tasks: Tensor) -> Tensor:  # (E,), (E,) -> (E,)
-    """Where good ones are not told from others: distance to the mean of the task, in deviations of its episodes."""
-    levels, scales, _ = task_moments(values, tasks)
-    return (values - levels[tasks]) / scales[tasks]

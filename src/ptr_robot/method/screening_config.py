@@ -6,9 +6,6 @@ from dataclasses import dataclass
 
 from ptr_robot.errors import ConfigError
 
-# Raised where equal settings come to lead to other weights: what a study has recorded of another version is run again.
-SCREENING_VERSION = 2
-
 
 @dataclass(frozen=True)
 class ScreeningConfig:

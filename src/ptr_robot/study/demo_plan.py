@@ -6,8 +6,10 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ptr_robot.errors import ConfigError, did_you_mean
+from ptr_robot.method.mixture import POPULATIONS_VERSION
 from ptr_robot.sim.operators import CLEAN_OPERATORS
 from ptr_robot.study.evaluation import EnvironmentFlags, EpisodeFlags, EvaluationConfig, PolicyFlags
 from ptr_robot.study.stages import Stage
@@ -108,7 +110,9 @@ def collection_stage(config: DemoConfig) -> Stage:
 def training_stage(config: DemoConfig, method: Method) -> Stage:
     """A run of ``ptr train``. The flags that say where things lie are no settings: a folder may be moved."""
     flags = [flag for flag in training_flags(config, method, ()) if not flag.startswith(_PLACES)]
-    settings = {"flags": flags, "is_clean_only": method.is_clean_only}
+    settings: dict[str, Any] = {"flags": flags, "is_clean_only": method.is_clean_only}
+    if "--method=screened" in flags:
+        settings["populations_version"] = POPULATIONS_VERSION
     return Stage(config.root, f"runs/{method.name}", settings, (collection_stage(config),))
 
 

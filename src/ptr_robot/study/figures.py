@@ -42,10 +42,10 @@ def draw_success(comparison: Comparison, path: Path) -> None:
 def draw_weights(episodes: Sequence[JudgedEpisode], title: str, auroc: float, path: Path) -> None:
     """Mean weights of good and of marked episodes as histograms over the same bins."""
     figure, axes = new_figure(5.2, 3)
-    weights = [episode.weight for episode in episodes if episode.weight is not None]
-    bins = np.histogram_bin_edges(weights, bins=20) if weights else 20
+    known = [(episode.is_faulty, episode.weight) for episode in episodes if episode.weight is not None]
+    bins = np.histogram_bin_edges([weight for _, weight in known], bins=20) if known else 20
     for is_faulty, colour, label in ((False, GOOD_COLOUR, "good"), (True, MARKED_COLOUR, "marked faulty")):
-        values = [episode.weight for episode in episodes if episode.is_faulty == is_faulty]
+        values = [weight for is_marked, weight in known if is_marked == is_faulty]
         axes.hist(values, bins, alpha=0.65, color=colour, label=f"{label} ({len(values)})")
     shown = "not defined" if math.isnan(auroc) else f"{auroc:.2f}"
     axes.set(xlabel="mean weight of the episode", ylabel="episodes", title=f"{title}: AUROC within tasks {shown}")
@@ -56,7 +56,8 @@ def draw_weights(episodes: Sequence[JudgedEpisode], title: str, auroc: float, pa
 def draw_scores(episodes: Sequence[JudgedEpisode], title: str, path: Path) -> None:
     """The mean score of every episode, task by task."""
     figure, axes = new_figure(8, 3)
-    ordered = sorted(episodes, key=lambda episode: (episode.task, episode.episode_index))
+    scored = [episode for episode in episodes if episode.score is not None]
+    ordered = sorted(scored, key=lambda episode: (episode.task, episode.episode_index))
     for is_faulty, colour, label in ((False, GOOD_COLOUR, "good"), (True, MARKED_COLOUR, "marked faulty")):
         places = [place for place, episode in enumerate(ordered) if episode.is_faulty == is_faulty]
         axes.scatter(places, [ordered[place].score for place in places], s=14, color=colour, label=label)

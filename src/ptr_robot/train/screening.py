@@ -173,13 +173,16 @@ def describe_screening(screening: Screening, dataset: SegmentDataset) -> str:
 
 def _episode_names(dataset: SegmentDataset) -> dict[int, str]:
     """Each episode by its number, after the name of its dataset where there are several."""
-    names: dict[int, str] = {}
-    first = 0
-    for source in dataset.sources:
-        place = f"{Path(source.config.repo_id).name}:" if len(dataset.sources) > 1 else ""
-        names |= {first + episode.episode_index: f"{place}{episode.episode_index}" for episode in source.index.episodes}
-        first += source.index.total_episodes
-    return names
+    full = [source.config.repo_id for source in dataset.sources]
+    short = [Path(name).name for name in full]
+    places = short if len(set(short)) == len(short) else full
+    return {
+        first + episode.episode_index: f"{place}:{episode.episode_index}"
+        if len(full) > 1
+        else str(episode.episode_index)
+        for source, first, place in zip(dataset.sources, dataset.first_episodes, places, strict=True)
+        for episode in source.index.episodes
+    }
 
 
 def _listed(names: Sequence[str], most: int = 8) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import signal
 import subprocess
 import sys
@@ -54,11 +55,18 @@ def test_an_unknown_verb_gets_a_hint(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("verb", cli.VERBS)
-def test_verbs_explain_themselves(monkeypatch, capsys, verb):
+def test_the_help_of_a_verb_explains_every_flag(monkeypatch, capsys, verb):
+    monkeypatch.setenv("COLUMNS", "80")
     assert exit_of(monkeypatch, verb, "--help") == 0
     text = capsys.readouterr().out
-    assert text.startswith(f"usage: ptr {verb} ")
-    assert "--config_path" in text
+    assert text.startswith(f"usage: ptr {verb} [--flag=value ...]\n\n  ")
+    text = text[text.index("\n  --config_path ") :]  # the description before it may wrap to a line like a flag's
+    flags = re.findall(r"^  (--\S+)(?: \S+)*?(?: {2,}|\n {15,})(\S?)", text, re.MULTILINE)
+    assert "--config_path" in dict(flags)
+    assert [name for name, explained in flags if not explained] == []
+    assert len(flags) == len(re.findall(r"^  --", text, re.MULTILINE))
+    titles = re.findall(r"^([\w.]+):$", text, re.MULTILINE)
+    assert len(titles) == len(set(titles))
 
 
 @pytest.mark.parametrize("error", [DataError("the file is gone"), ConfigError("the file is gone")])

@@ -17,8 +17,11 @@ from ptr_robot.errors import ConfigError, require
 class DemonstrationFlags:
     """Changes to the study's demonstrations."""
 
+    # Of each task.
     episodes: int | None = None
+    # Share of faulty ones.
     fault_fraction: float | None = None
+    # Whether good and faulty ones are equally long.
     match_lengths: bool | None = None
 
 
@@ -26,8 +29,11 @@ class DemonstrationFlags:
 class PolicyFlags:
     """Changes to the study's policy."""
 
+    # Of the policy.
     preset: str | None = None
+    # L: actions in a chunk.
     chunk_length: int | None = None
+    # T: chunks in a segment.
     num_chunks: int | None = None
 
 
@@ -35,9 +41,13 @@ class PolicyFlags:
 class TrainingFlags:
     """Changes to the study's training."""
 
+    # Of the optimiser.
     steps: int | None = None
+    # Segments in a step.
     batch_size: int | None = None
+    # Peak learning rate.
     lr: float | None = None
+    # Steps between two records.
     log_freq: int | None = None
 
 
@@ -45,8 +55,11 @@ class TrainingFlags:
 class EvaluationFlags:
     """Changes to the study's evaluation."""
 
+    # Of each task.
     episodes: int | None = None
+    # When an episode counts as failed.
     max_steps: int | None = None
+    # Actions of a chunk that are executed.
     n_action_steps: int | None = None
 
 
@@ -60,6 +73,7 @@ class StudyFlags:
     output_dir: str | None = None
     # In place of the study's own.
     tasks: list[str] | None = None
+    # Of data, initial weights and layouts; in place of the study's own.
     seeds: list[int] | None = None
     # Names of the study's settings to run; by default all.
     settings: list[str] | None = None

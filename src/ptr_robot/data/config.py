@@ -27,7 +27,9 @@ class SourceConfig:
     robot: str | None = None
     # The cameras in the order of the views, "none" for a view that this source lacks; by default all.
     image_keys: list[str] | None = None
+    # The vector that holds the states.
     state_key: str = "observation.state"
+    # The vector that holds the actions.
     action_key: str = "action"
     # q99, mean_std, min_max, binary or identity, for every dimension whose robot map does not say otherwise.
     normaliser: str = "q99"

@@ -16,7 +16,7 @@ CHANNELS = ("transition", "outcome", "action", "instruction")
 class BeliefConfig:
     """The BeliefTokenizer (Section 4.1)."""
 
-    enabled: bool = True
+    enabled: bool = True  # belief tokens at all
     num_tokens: int = 4  # M
     temperature: float = 1.0  # τ_tok
     entropy_weight: float = 1e-3  # λ_ent
@@ -41,7 +41,7 @@ class TargetConfig:
 
     kind: str = "future"  # "future": g(o'), the paper's; "change": g(o') − g(o)
     ema_decay: float = 0.999  # μ; 1 freezes the encoder, 0 copies the tower at every step
-    normalize_eps: float = 1e-6
+    normalize_eps: float = 1e-6  # keeps a target of no length from a division by zero
 
     def __post_init__(self) -> None:
         _require_choice("targets.kind", self.kind, ("future", "change"))
@@ -53,7 +53,7 @@ class TargetConfig:
 class PoolConfig:
     """Where mismatched targets come from (Section 4.2, candidate pool)."""
 
-    queue_size: int = 1024
+    queue_size: int = 1024  # targets of earlier steps that are remembered
     max_queue_negatives: int = 64  # per sample
     cross_rank: bool = True  # other ranks' targets of this step are candidates
     seed: int = 0  # of the draws from the queue and of the ranking loss' permutation
@@ -72,10 +72,10 @@ class PoolConfig:
 class ScorerConfig:
     """The transition scorer and its losses (Section 4.2)."""
 
-    enabled: bool = True
-    hidden_dim: int = 512
+    enabled: bool = True  # scores at all; without them every weight is 1
+    hidden_dim: int = 512  # width of the heads
     temperature: float = 0.12  # τ_score at the start
-    logit_clamp: float = 20.0
+    logit_clamp: float = 20.0  # logits are kept within plus and minus this
     identification_weight: float = 0.05  # λ_id
     ranking_weight: float = 0.25  # λ_rank
     # What is identified; the paper's is the transition alone. The score is the sum over channels.
@@ -117,7 +117,7 @@ class WeightConfig:
     map: str = "exponential"
     alpha: float = 1.0  # α: 0 is uniform post-training
     beta: float = 1.5  # β at the start
-    w_min: float = 0.25
+    w_min: float = 0.25  # the smallest weight
     w_max: float = 4.0  # inf with w_min = 0: no clipping
     warmup_steps: int = 3000  # weights are exactly 1 before; the scorer learns from the first step
     fallback: str = "one"  # weight of a sample without a target: "one", the paper's; "mean" of the scored ones
@@ -141,21 +141,21 @@ class WeightConfig:
 class ControllerConfig:
     """Adaptive scale control (Section 4.5)."""
 
-    enabled: bool = True
+    enabled: bool = True  # temperature, β and hard negatives follow training
     interval_steps: int = 100  # the "logging step"
-    momentum: float = 0.98
-    weak_accuracy: float = 0.05
-    strong_accuracy: float = 0.35
-    strong_margin: float = 0.10
-    raise_factor: float = 1.01
-    lower_factor: float = 0.995
-    temperature_min: float = 0.03
-    temperature_max: float = 0.20
-    beta_min: float = 0.5
-    beta_max: float = 3.0
-    hard_accuracy_low: float = 0.10
-    hard_accuracy_high: float = 0.50
-    hard_ratio_max: float = 0.5
+    momentum: float = 0.98  # of the running statistics
+    weak_accuracy: float = 0.05  # below: the temperature rises, and β with it
+    strong_accuracy: float = 0.35  # above, with a strong margin: both fall
+    strong_margin: float = 0.10  # what a strong margin is
+    raise_factor: float = 1.01  # of one rise
+    lower_factor: float = 0.995  # of one fall
+    temperature_min: float = 0.03  # the temperature's lower bound
+    temperature_max: float = 0.20  # its upper bound
+    beta_min: float = 0.5  # β's lower bound
+    beta_max: float = 3.0  # its upper bound
+    hard_accuracy_low: float = 0.10  # up to here no negative is a hard one
+    hard_accuracy_high: float = 0.50  # from here on as many as may be
+    hard_ratio_max: float = 0.5  # share of hard negatives at most
 
     def __post_init__(self) -> None:
         _require(self.interval_steps >= 1, "controller.interval_steps", self.interval_steps, "at least 1")

@@ -17,15 +17,21 @@ class ScreeningConfig:
     batch_size: int = 256
     # Mismatched recordings that each chunk is told from in the end.
     pool_size: int = 1024
+    # Of episodes; heads are asked about those that they never saw.
     num_folds: int = 5
+    # Width of the heads.
     hidden_dim: int = 256
+    # Of the identification posteriors.
     temperature: float = 0.1
+    # Of the heads.
     lr: float = 1e-3
+    # Of the heads.
     weight_decay: float = 1e-2
     # Of each task, the share of episodes that is kept at least: q/p never exceeds four times its inverse.
     keep_share: float = 0.25
     # Chunks of the dataset that are looked at, evenly over episodes.
     max_chunks: int = 20_000
+    # Of the heads and the pools.
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -66,11 +66,13 @@ SCALES: dict[str, DemoScale] = {
 class DemoConfig:
     """Collect mixed-quality demonstrations, train with and without PTR, and compare: ptr demo."""
 
+    # Where everything goes, and is found again.
     output_dir: str = "outputs/demo"
     # full, or smoke: a few seconds that only show that everything works.
     scale: str = "full"
     # Of the collection, the trainings and the sampling of actions.
     seed: int = 0
+    # Processes that collect, train and evaluate side by side.
     num_workers: int = 2
 
     def __post_init__(self) -> None:

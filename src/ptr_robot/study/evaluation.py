@@ -67,6 +67,7 @@ class EvaluationConfig:
     eval: EpisodeFlags = field(default_factory=EpisodeFlags)
     # The layout of the first episode; the following ones count up from it. Also of the policy's sampling.
     seed: int = 1000
+    # Processes, each with environments of its own.
     num_workers: int = 2
     # Where eval_info.json and videos go; by default a folder named after the policy under outputs/eval.
     output_dir: str | None = None

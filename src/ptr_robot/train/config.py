@@ -126,8 +126,11 @@ class OptimizerConfig:
 
     # Peak learning rate; by default the paper's 1e-4, higher for small presets that start from nothing.
     lr: float | None = None
+    # Of the running means of gradient and square.
     betas: tuple[float, float] = (0.9, 0.999)
+    # Added to the root of the mean square.
     eps: float = 1e-8
+    # Decoupled, on every weight.
     weight_decay: float = 0.01
     # The gradient's norm is clipped to this; 0 does not clip.
     grad_clip_norm: float = 1.0
@@ -158,9 +161,13 @@ class SchedulerConfig:
 class WandbConfig:
     """Weights & Biases, for those who use it."""
 
+    # Send records there.
     enable: bool = False
+    # Under which name.
     project: str = "ptr-robot"
+    # Whose; by default your own.
     entity: str | None = None
+    # Kept with the run.
     notes: str | None = None
     # online, offline or disabled.
     mode: str | None = None
@@ -180,6 +187,7 @@ class TrainConfig:
     screening: ScreeningConfig = field(default_factory=ScreeningConfig)
     # The run folder; by default outputs/train/<day>/<time>_<job_name>.
     output_dir: str | None = None
+    # Part of the default folder's name; by default preset and method.
     job_name: str | None = None
     # Go on with the run in output_dir, or with the one whose train_config.json is given as --config_path.
     resume: bool = False
@@ -191,6 +199,7 @@ class TrainConfig:
     batch_size: int | None = None
     # Micro-batches of a step.
     gradient_accumulation_steps: int = 1
+    # Processes that read data; 0: the run reads itself.
     num_workers: int = 2
     # Steps between two records; also between two moves of PTR's controller.
     log_freq: int | None = None

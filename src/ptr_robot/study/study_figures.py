@@ -118,7 +118,7 @@ def draw_dynamics(findings: StudyFindings, setting: SettingFinding, path: Path) 
             if curve is not None:
                 axes.plot(*curve, label=method.title, linewidth=1.4, color=f"C{number}")
         axes.set_title(title, fontsize=10)
-        axes.tick_params(labelsize=8)
+        axes.tick_params(labelsize=8, which="both")
     grid[2][3].set_yscale("log")
     grid[2][3].legend(fontsize=7, frameon=False)
     figure.supxlabel("step", fontsize=9)

@@ -28,9 +28,9 @@ from ptr_robot.method.screening import CHANNELS, ScreeningConfig
 from ptr_robot.sim.demonstration import NOT_COMPLETED
 from ptr_robot.study.data_jobs import source_fields
 from ptr_robot.study.definition import CorruptionSettings
+from ptr_robot.study.detection import auroc
 from ptr_robot.study.rules import RULES
 from ptr_robot.study.rules.tracks import read_tracks
-from ptr_robot.study.detection import auroc
 from ptr_robot.train.build import sample_facts
 from ptr_robot.train.screening import screen_dataset
 

@@ -187,7 +187,7 @@ class TrainConfig:
     screening: ScreeningConfig = field(default_factory=ScreeningConfig)
     # The run folder; by default outputs/train/<day>/<time>_<job_name>.
     output_dir: str | None = None
-    # Part of the default folder's name; by default preset and method.
+    # Part of the default folder's name; by default method and preset.
     job_name: str | None = None
     # Go on with the run in output_dir, or with the one whose train_config.json is given as --config_path.
     resume: bool = False

@@ -175,11 +175,10 @@ def _episode_names(dataset: SegmentDataset) -> dict[int, str]:
     """Each episode by its number, after the name of its dataset where there are several."""
     full = [source.config.repo_id for source in dataset.sources]
     short = [Path(name).name for name in full]
-    places = short if len(set(short)) == len(short) else full
+    unique = short if len(set(short)) == len(short) else full
+    places = [f"{name}:" for name in unique] if len(full) > 1 else [""]
     return {
-        first + episode.episode_index: f"{place}:{episode.episode_index}"
-        if len(full) > 1
-        else str(episode.episode_index)
+        first + episode.episode_index: f"{place}{episode.episode_index}"
         for source, first, place in zip(dataset.sources, dataset.first_episodes, places, strict=True)
         for episode in source.index.episodes
     }

@@ -3,7 +3,8 @@
 By Bayes' rule an episode speaks for an instruction in two ways. One is what a classifier says that sees the whole
 chunk. The other is how much likelier the recorded actions and consequences are if that instruction was meant: where two
 tasks share a scene and many labels are wrong, heads that predict find the difference long before heads that classify
-do. What they find becomes the labels of the next round, and the heads learn again.
+do. Each kind of evidence counts by how well it foretells the given instructions. What they find becomes the labels of
+the next round, and the heads learn again.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ptr_robot.method.agreement import trusted_scales
 from ptr_robot.method.channels import INSTRUCTION_DIM, instruction_codes
 from ptr_robot.method.episodes import population_weights
 from ptr_robot.method.folds import assign_folds
@@ -36,7 +38,7 @@ from ptr_robot.method.transitions import Episodes, Transitions
 Report = Callable[[str, float], None]  # what is being done, and which share of it is done
 
 STRONG_EVIDENCE = 0.05  # what is allowed no more weight than this is taken for faulty
-_MOST_ROUNDS = 4
+_MOST_ROUNDS = 8
 _FEWEST_EPISODES = 4  # of an instruction: heads that hardly saw it cannot say that it is wrong
 _TEMPERATURE = 0.5  # high: a classifier that cannot be very sure of itself is not led astray by wrong labels
 
@@ -54,23 +56,30 @@ def identify(
     has_several = episodes.means((transitions.task_ids != given[episodes.rows]).float().unsqueeze(1)).squeeze(1) > 0
     is_fixed = has_several | (counts[rows] < _FEWEST_EPISODES)
     is_open = len(candidates) > 1
+    is_judged = torch.isin(given, candidates)
+    columns = torch.searchsorted(candidates, given[is_judged])
     log_posteriors = torch.zeros(len(given), len(candidates))
+    scales: Tensor | None = None
     for _ in range(_MOST_ROUNDS):
         current = with_instructions(transitions, episodes, likely)
         judges = fit_recordings(current, config, report)
         if not is_open:
             break
-        evidence = classified(current, episodes, candidates, config, report)
-        for judge in judges:
-            evidence = evidence + judge.favoured(current, episodes, candidates)
-        log_posteriors = evidence.log_softmax(dim=1) + torch.tensor(float(len(candidates))).log()
+        evidence = torch.stack(
+            [
+                classified(current, episodes, candidates, config, report),
+                *(judge.favoured(current, episodes, candidates) for judge in judges),
+            ]
+        )  # (J, E, K)
+        if scales is None:  # later heads have heard of every given instruction by way of the labels found before
+            scales = trusted_scales(evidence[:, is_judged], columns)
+        together = torch.einsum("j,jek->ek", scales, evidence)
+        log_posteriors = together.log_softmax(dim=1) + torch.tensor(float(len(candidates))).log()
         found = torch.where(is_fixed, given, candidates[log_posteriors.argmax(dim=1)])
         if torch.equal(found, likely):
             break
         likely = found
     scores = torch.zeros(len(given))
-    is_judged = torch.isin(given, candidates)
-    columns = torch.searchsorted(candidates, given[is_judged])
     if is_open:
         scores[is_judged] = log_posteriors[is_judged].gather(1, columns.unsqueeze(1)).squeeze(1)
     instructions = torch.where(_is_wrong(scores) & ~is_fixed, likely, given)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ptr_robot.method.config import PTRConfig
 from ptr_robot.method.mixture import POPULATIONS_VERSION
-from ptr_robot.method.screening_config import ScreeningConfig
+from ptr_robot.method.screening_config import SCREENING_VERSION, ScreeningConfig
 from ptr_robot.study.cell_data import CellData
 from ptr_robot.study.data_jobs import CACHE_FOLDER
 from ptr_robot.study.definition import TrainingSettings
@@ -74,7 +74,8 @@ def non_default_settings(row: MethodRow, training: TrainingSettings) -> dict[str
     changed = {name: value for name, value in all_settings(row, training).items() if usual[name] != value}
     if row.method == "screened":
         changed["screening"] = dataclasses.asdict(ScreeningConfig())
-    if row.method == "screened" or changed.get("weights.map") == "populations":
+        changed["screening_version"] = SCREENING_VERSION
+    elif changed.get("weights.map") == "populations":
         changed["populations_version"] = POPULATIONS_VERSION
     return changed
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ptr_robot.errors import ConfigError, did_you_mean
-from ptr_robot.method.mixture import POPULATIONS_VERSION
+from ptr_robot.method.screening_config import SCREENING_VERSION
 from ptr_robot.sim.operators import CLEAN_OPERATORS
 from ptr_robot.study.evaluation import EnvironmentFlags, EpisodeFlags, EvaluationConfig, PolicyFlags
 from ptr_robot.study.stages import Stage
@@ -114,7 +114,7 @@ def training_stage(config: DemoConfig, method: Method) -> Stage:
     flags = [flag for flag in training_flags(config, method, ()) if not flag.startswith(_PLACES)]
     settings: dict[str, Any] = {"flags": flags, "is_clean_only": method.is_clean_only}
     if "--method=screened" in flags:
-        settings["populations_version"] = POPULATIONS_VERSION
+        settings["screening_version"] = SCREENING_VERSION
     return Stage(config.root, f"runs/{method.name}", settings, (collection_stage(config),))
 
 

@@ -1,0 +1,46 @@
+"""How far each kind of evidence for an instruction is to be trusted, by how well it foretells the given ones.
+
+Evidence of an episode comes from heads that never saw it, so the instruction that was given for it is a test of them,
+even where some of the given ones are wrong: evidence that is noise foretells nothing and is turned down, evidence that
+foretells is turned up.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+_DEVIATION = 0.5  # of the scales' logarithms around zero, before anything is seen: few episodes move them little
+_USUAL_NOISE, _NOISE_DEVIATION = -1.0, 2.0  # of the logit of the share of instructions given at random
+_MOST_STEPS = 100
+
+
+def trusted_scales(evidence: Tensor, given: Tensor) -> Tensor:  # (J, E, K), (E,) int64 of K -> (J,)
+    """The most probable factors of the evidence if P(given) is the softmax of its scaled sum, or else any of K.
+
+    A factor is log-normal around one before anything is seen; the share of instructions given at random is found
+    along with the factors.
+    """
+    evidence = evidence.double()
+    unknown = torch.zeros(len(evidence) + 1, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS([unknown], max_iter=_MOST_STEPS, line_search_fn="strong_wolfe")
+
+    def surprise() -> Tensor:
+        optimizer.zero_grad()
+        value = -log_joint(evidence, given, unknown[:-1], unknown[-1] + _USUAL_NOISE)
+        torch.autograd.backward([value])
+        return value
+
+    with torch.enable_grad():
+        optimizer.step(surprise)  # type: ignore[no-untyped-call]
+    return unknown.detach()[:-1].exp().float()
+
+
+def log_joint(evidence: Tensor, given: Tensor, log_scales: Tensor, noise_logit: Tensor) -> Tensor:
+    """Of given instructions and unknowns, up to a constant: (J, E, K), (E,), (J,), () -> ()."""
+    noise = torch.sigmoid(noise_logit)
+    meant = torch.einsum("j,jek->ek", log_scales.exp(), evidence).softmax(dim=1)
+    named = meant.gather(1, given.unsqueeze(1)).squeeze(1)
+    likelihood = torch.log((1 - noise) * named + noise / evidence.shape[2]).sum()
+    prior = -0.5 * (log_scales / _DEVIATION).square().sum()
+    return likelihood + prior - 0.5 * ((noise_logit - _USUAL_NOISE) / _NOISE_DEVIATION).square()

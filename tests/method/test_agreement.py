@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from ptr_robot.method.agreement import log_joint, trusted_scales
+from ptr_robot.method.agreement import log_joint, trusted_scales, weight_of_given
 
 EPISODES, TASKS = 120, 3
 
@@ -78,3 +78,20 @@ def test_it_works_where_gradients_are_off():
     meant, given = labels(3)
     with torch.no_grad():
         assert trusted_scales(telling(meant, 3, 2.0).unsqueeze(0), given).shape == (1,)
+
+
+@pytest.mark.parametrize("wrong", [0.05, 0.2, 0.4])
+def test_what_is_given_weighs_as_much_as_it_is_right(wrong):
+    """Where evidence leaves no doubt the weight is known: log of right over wrong, of which there are two ways."""
+    meant, given = labels(11, wrong)
+    share = float((meant != given).float().mean())
+    certain = torch.nn.functional.one_hot(meant, TASKS).float()
+    assert weight_of_given(certain, given) == pytest.approx(math.log((1 - share) / (share / (TASKS - 1))), rel=1e-3)
+
+
+def test_what_is_given_at_random_weighs_nothing_and_what_is_always_right_a_bounded_much():
+    meant = torch.arange(EPISODES) % TASKS
+    certain = torch.nn.functional.one_hot(meant, TASKS).float()
+    spread = torch.arange(EPISODES) // TASKS % TASKS  # each as often as any other, whatever is meant
+    assert weight_of_given(certain, spread) < 0.2
+    assert 5 < weight_of_given(certain, meant) < 9

@@ -1,11 +1,13 @@
-"""How far each kind of evidence for an instruction is to be trusted, by how well it foretells the given ones.
+"""How far to trust each kind of evidence for an instruction, and how far the instruction that was given.
 
 Evidence of an episode comes from heads that never saw it, so the instruction that was given for it is a test of them,
 even where some of the given ones are wrong: evidence that is noise foretells nothing and is turned down, evidence that
-foretells is turned up.
+foretells is turned up. And where the evidence foretells most of them, a given one is itself evidence.
 """
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor
@@ -13,6 +15,7 @@ from torch import Tensor
 _DEVIATION = 0.5  # of the scales' logarithms around zero, before anything is seen: few episodes move them little
 _USUAL_NOISE, _NOISE_DEVIATION = -1.0, 2.0  # of the logit of the share of instructions given at random
 _MOST_STEPS = 100
+_LEAST_NOISE = 1e-3
 
 
 def trusted_scales(evidence: Tensor, given: Tensor) -> Tensor:  # (J, E, K), (E,) int64 of K -> (J,)
@@ -44,3 +47,16 @@ def log_joint(evidence: Tensor, given: Tensor, log_scales: Tensor, noise_logit: 
     likelihood = torch.log((1 - noise) * named + noise / evidence.shape[2]).sum()
     prior = -0.5 * (log_scales / _DEVIATION).square().sum()
     return likelihood + prior - 0.5 * ((noise_logit - _USUAL_NOISE) / _NOISE_DEVIATION).square()
+
+
+def weight_of_given(meant: Tensor, given: Tensor) -> float:  # (E, K) posteriors of the evidence, (E,) int64 of K
+    """log P(given | meant) − log P(given | another is meant), in nats, by expectation maximisation.
+
+    An instruction is the one that is meant, or with a share that is found here any of K.
+    """
+    num = meant.shape[1]
+    named = meant.double().gather(1, given.unsqueeze(1)).squeeze(1)
+    noise = 0.5
+    for _ in range(_MOST_STEPS):
+        noise = float((noise / num / ((1 - noise) * named + noise / num)).mean().clamp(_LEAST_NOISE, 1 - _LEAST_NOISE))
+    return math.log1p((1 - noise) * num / noise)

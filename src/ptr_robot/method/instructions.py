@@ -3,8 +3,8 @@
 By Bayes' rule an episode speaks for an instruction in two ways. One is what a classifier says that sees the whole
 chunk. The other is how much likelier the recorded actions and consequences are if that instruction was meant: where two
 tasks share a scene and many labels are wrong, heads that predict find the difference long before heads that classify
-do. Each kind of evidence counts by how well it foretells the given instructions. What they find becomes the labels of
-the next round, and the heads learn again.
+do. Each kind of evidence counts by how well it foretells the given instructions, and the given one counts by how many
+of them are foretold. What is found becomes the labels of the next round, and the heads learn again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ptr_robot.method.agreement import trusted_scales
+from ptr_robot.method.agreement import trusted_scales, weight_of_given
 from ptr_robot.method.channels import INSTRUCTION_DIM, instruction_codes
 from ptr_robot.method.episodes import population_weights
 from ptr_robot.method.folds import assign_folds
@@ -38,7 +38,7 @@ from ptr_robot.method.transitions import Episodes, Transitions
 Report = Callable[[str, float], None]  # what is being done, and which share of it is done
 
 STRONG_EVIDENCE = 0.05  # what is allowed no more weight than this is taken for faulty
-_MOST_ROUNDS = 8
+_MOST_ROUNDS = 16
 _FEWEST_EPISODES = 4  # of an instruction: heads that hardly saw it cannot say that it is wrong
 _TEMPERATURE = 0.5  # high: a classifier that cannot be very sure of itself is not led astray by wrong labels
 
@@ -75,7 +75,9 @@ def identify(
             scales = trusted_scales(evidence[:, is_judged], columns)
         together = torch.einsum("j,jek->ek", scales, evidence)
         log_posteriors = together.log_softmax(dim=1) + torch.tensor(float(len(candidates))).log()
-        found = torch.where(is_fixed, given, candidates[log_posteriors.argmax(dim=1)])
+        posteriors = log_posteriors.clone()
+        posteriors[is_judged, columns] += weight_of_given(together[is_judged].softmax(dim=1), columns)
+        found = torch.where(is_fixed, given, candidates[posteriors.argmax(dim=1)])
         if torch.equal(found, likely):
             break
         likely = found

@@ -16,6 +16,7 @@ _DEVIATION = 0.5  # of the scales' logarithms around zero, before anything is se
 _USUAL_NOISE, _NOISE_DEVIATION = -1.0, 2.0  # of the logit of the share of instructions given at random
 _MOST_STEPS = 100
 _LEAST_NOISE = 1e-3
+_SUSPECTED = 0.4  # share of wrong instructions that is always thought possible
 
 
 def trusted_scales(evidence: Tensor, given: Tensor) -> Tensor:  # (J, E, K), (E,) int64 of K -> (J,)
@@ -52,11 +53,13 @@ def log_joint(evidence: Tensor, given: Tensor, log_scales: Tensor, noise_logit: 
 def weight_of_given(meant: Tensor, given: Tensor) -> float:  # (E, K) posteriors of the evidence, (E,) int64 of K
     """log P(given | meant) − log P(given | another is meant), in nats, by expectation maximisation.
 
-    An instruction is the one that is meant, or with a share that is found here any of K.
+    An instruction is the one that is meant, or with a share that is found here any of K. Two in five are thought
+    possibly wrong whatever is found: where evidence is weak at first, it explains wrong instructions too easily.
     """
     num = meant.shape[1]
     named = meant.double().gather(1, given.unsqueeze(1)).squeeze(1)
     noise = 0.5
     for _ in range(_MOST_STEPS):
         noise = float((noise / num / ((1 - noise) * named + noise / num)).mean().clamp(_LEAST_NOISE, 1 - _LEAST_NOISE))
+    noise = max(noise, _SUSPECTED * num / (num - 1))
     return math.log1p((1 - noise) * num / noise)

@@ -46,7 +46,13 @@ CORRUPTIONS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("study", type=Path, help="a study's output folder")
-    folder = parser.parse_args().study
+    parser.add_argument(
+        "--only", help="corrupt in this one way alone, and leave the operators' faults", choices=CORRUPTIONS
+    )
+    arguments = parser.parse_args()
+    folder, corruptions = arguments.study, CORRUPTIONS
+    if arguments.only:
+        corruptions = {arguments.only: CORRUPTIONS[arguments.only]}
     if not (folder / "demonstrations").is_dir():
         parser.error(f"{folder} has no folder demonstrations; give the output folder of a study")
     table = Table()
@@ -54,15 +60,17 @@ def main() -> None:
         for number, dataset in enumerate(sorted((folder / "demonstrations").iterdir())):
             truths = read_ground_truth(dataset) or {}
             if any(fault.kind != NOT_COMPLETED for truth in truths.values() for fault in truth.faults):
-                table.judge(dataset, Path(scratch), "executed")
+                if not arguments.only:
+                    table.judge(dataset, Path(scratch), "executed")
                 continue
-            for title, corruption in CORRUPTIONS.items():
+            for title, corruption in corruptions.items():
                 copy = Path(scratch) / f"{number}-{len(list(Path(scratch).iterdir()))}"
                 corrupt_dataset(dataset, copy, corruption.corruptions(), seed=number)
                 table.judge(copy, Path(scratch), title)
                 if corruption.kind == "ln":
                     table.compare_instructions(copy, dataset, Path(scratch))
-            table.judge(dataset, Path(scratch), "no fault")
+            if not arguments.only:
+                table.judge(dataset, Path(scratch), "no fault")
     table.print()
 
 

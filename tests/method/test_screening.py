@@ -177,3 +177,12 @@ def test_bad_settings_are_named(change, message):
 def test_parts_of_different_lengths_are_refused():
     with pytest.raises(ShapeError, match="different lengths"):
         replace(lawful(), task_ids=torch.zeros(3, dtype=torch.int64))
+
+
+def test_rounds_after_the_first_are_named():
+    names: list[str] = []
+    screen(spoilt("instruction"), QUICK, lambda name, _: names.append(name))
+    parts = ["screening: consequences", "screening: actions", "screening: instructions"]
+    told = list(dict.fromkeys(names))
+    assert told[:3] == parts
+    assert told[3:6] == [f"{part}, round 2 of at most 16" for part in parts]

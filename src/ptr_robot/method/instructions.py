@@ -60,14 +60,15 @@ def identify(
     columns = torch.searchsorted(candidates, given[is_judged])
     log_posteriors = torch.zeros(len(given), len(candidates))
     scales: Tensor | None = None
-    for _ in range(_MOST_ROUNDS):
+    for number in range(1, _MOST_ROUNDS + 1):
         current = with_instructions(transitions, episodes, likely)
-        judges = fit_recordings(current, config, report)
+        told = _told_of_round(report, number)
+        judges = fit_recordings(current, config, told)
         if not is_open:
             break
         evidence = torch.stack(
             [
-                classified(current, episodes, candidates, config, report),
+                classified(current, episodes, candidates, config, told),
                 *(judge.favoured(current, episodes, candidates) for judge in judges),
             ]
         )  # (J, E, K)
@@ -161,6 +162,17 @@ def balanced(evidence: Tensor, transitions: Transitions, episodes: Episodes, can
     labels = episodes.first(transitions.task_ids)
     means = [evidence[labels == candidate].mean(dim=0) for candidate in candidates if (labels == candidate).any()]
     return evidence - torch.stack(means).mean(dim=0)
+
+
+def _told_of_round(report: Report | None, number: int) -> Report | None:
+    """The same report, which names every round but the first: most data need no other."""
+    if report is None or number == 1:
+        return report
+
+    def tell(name: str, share: float) -> None:
+        report(f"{name}, round {number} of at most {_MOST_ROUNDS}", share)
+
+    return tell
 
 
 def _is_wrong(scores: Tensor) -> Tensor:  # (E,) -> (E,) bool

@@ -55,11 +55,15 @@ def main() -> None:
         corruptions = {arguments.only: CORRUPTIONS[arguments.only]}
     if not (folder / "demonstrations").is_dir():
         parser.error(f"{folder} has no folder demonstrations; give the output folder of a study")
+    datasets = sorted(path for path in (folder / "demonstrations").iterdir() if (path / "meta").is_dir())
+    has_faults = [_has_executed_faults(dataset) for dataset in datasets]
+    if not datasets or (arguments.only and all(has_faults)):
+        wanted = "dataset without faults, which --only corrupts" if arguments.only else "dataset"
+        parser.error(f"{folder / 'demonstrations'} holds no {wanted}; record one there with ptr collect")
     table = Table()
     with tempfile.TemporaryDirectory() as scratch:
-        for number, dataset in enumerate(sorted((folder / "demonstrations").iterdir())):
-            truths = read_ground_truth(dataset) or {}
-            if any(fault.kind != NOT_COMPLETED for truth in truths.values() for fault in truth.faults):
+        for number, (dataset, is_faulty) in enumerate(zip(datasets, has_faults, strict=True)):
+            if is_faulty:
                 if not arguments.only:
                     table.judge(dataset, Path(scratch), "executed")
                 continue
@@ -72,6 +76,11 @@ def main() -> None:
             if not arguments.only:
                 table.judge(dataset, Path(scratch), "no fault")
     table.print()
+
+
+def _has_executed_faults(dataset: Path) -> bool:
+    truths = read_ground_truth(dataset) or {}
+    return any(fault.kind != NOT_COMPLETED for truth in truths.values() for fault in truth.faults)
 
 
 class Table:

@@ -50,45 +50,78 @@ def identify(
 
     An episode with several instructions keeps them, and so does one whose instruction is rare.
     """
-    given = likely = episodes.first(transitions.task_ids)
-    kinds, rows, counts = torch.unique(given, return_inverse=True, return_counts=True)
-    candidates = kinds[counts >= _FEWEST_EPISODES]
-    has_several = episodes.means((transitions.task_ids != given[episodes.rows]).float().unsqueeze(1)).squeeze(1) > 0
-    is_fixed = has_several | (counts[rows] < _FEWEST_EPISODES)
-    is_open = len(candidates) > 1
-    is_judged = torch.isin(given, candidates)
-    columns = torch.searchsorted(candidates, given[is_judged])
-    log_posteriors = torch.zeros(len(given), len(candidates))
-    scales: Tensor | None = None
+    choice = Choice.of(transitions, episodes)
+    if len(choice.candidates) > 1:
+        judges, scores, likely = _in_rounds(choice, transitions, episodes, config, report)
+        instructions = torch.where(_is_wrong(scores) & ~choice.is_fixed, likely, choice.given)
+    else:
+        judges, scores = fit_recordings(transitions, config, report), torch.zeros(len(choice.given))
+        instructions = choice.given
+    inputs = _before(with_instructions(transitions, episodes, instructions))
+    recordings = episodes.means(torch.stack([judge.scores(inputs) for judge in judges], dim=1))
+    return torch.cat([recordings, scores.unsqueeze(1)], dim=1), instructions
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which of ``K`` instructions an episode may follow, and which was given."""
+
+    given: Tensor  # (E,) int64
+    candidates: Tensor  # (K,) int64, ascending: those that enough episodes have
+    is_fixed: Tensor  # (E,) bool: keeps what it has, whatever is found
+    is_judged: Tensor  # (E,) bool: whose given instruction is a candidate
+    columns: Tensor  # (J,) int64: its place among the candidates, of those that are judged
+
+    @classmethod
+    def of(cls, transitions: Transitions, episodes: Episodes) -> Choice:
+        """As it was given."""
+        given = episodes.first(transitions.task_ids)
+        kinds, rows, counts = torch.unique(given, return_inverse=True, return_counts=True)
+        candidates = kinds[counts >= _FEWEST_EPISODES]
+        has_several = episodes.means((transitions.task_ids != given[episodes.rows]).float().unsqueeze(1)).squeeze(1) > 0
+        is_judged = torch.isin(given, candidates)
+        columns = torch.searchsorted(candidates, given[is_judged])
+        return cls(given, candidates, has_several | (counts[rows] < _FEWEST_EPISODES), is_judged, columns)
+
+    def likeliest(self, together: Tensor) -> Tensor:  # (E, K) -> (E,) int64
+        """By all evidence and by the instruction that was given."""
+        posteriors = together.log_softmax(dim=1)
+        posteriors[self.is_judged, self.columns] += weight_of_given(
+            together[self.is_judged].softmax(dim=1), self.columns
+        )
+        return torch.where(self.is_fixed, self.given, self.candidates[posteriors.argmax(dim=1)])
+
+    def given_scores(self, together: Tensor) -> Tensor:  # (E, K) -> (E,)
+        """Of the given instruction, its log posterior over uniform; zero where it is no candidate."""
+        over_uniform = together.log_softmax(dim=1) + torch.tensor(float(len(self.candidates))).log()
+        scores = torch.zeros(len(self.given))
+        scores[self.is_judged] = over_uniform[self.is_judged].gather(1, self.columns.unsqueeze(1)).squeeze(1)
+        return scores
+
+
+def _in_rounds(
+    choice: Choice, transitions: Transitions, episodes: Episodes, config: ScreeningConfig, report: Report | None
+) -> tuple[list[Judge], Tensor, Tensor]:  # (E,) scores of the given ones, (E,) int64 the likeliest ones
+    """Until a round finds the labels that it learnt from; the judges are those of the last one."""
+    likely, scales = choice.given, None
     for number in range(1, _MOST_ROUNDS + 1):
         current = with_instructions(transitions, episodes, likely)
         told = _told_of_round(report, number)
         judges = fit_recordings(current, config, told)
-        if not is_open:
-            break
         evidence = torch.stack(
             [
-                classified(current, episodes, candidates, config, told),
-                *(judge.favoured(current, episodes, candidates) for judge in judges),
+                classified(current, episodes, choice.candidates, config, told),
+                *(judge.favoured(current, episodes, choice.candidates) for judge in judges),
             ]
-        )  # (J, E, K)
+        )  # (3, E, K)
         if scales is None:  # later heads have heard of every given instruction by way of the labels found before
-            scales = trusted_scales(evidence[:, is_judged], columns)
+            scales = trusted_scales(evidence[:, choice.is_judged], choice.columns)
         together = torch.einsum("j,jek->ek", scales, evidence)
-        log_posteriors = together.log_softmax(dim=1) + torch.tensor(float(len(candidates))).log()
-        posteriors = log_posteriors.clone()
-        posteriors[is_judged, columns] += weight_of_given(together[is_judged].softmax(dim=1), columns)
-        found = torch.where(is_fixed, given, candidates[posteriors.argmax(dim=1)])
+        found = choice.likeliest(together)
         if torch.equal(found, likely):
             break
         likely = found
-    scores = torch.zeros(len(given))
-    if is_open:
-        scores[is_judged] = log_posteriors[is_judged].gather(1, columns.unsqueeze(1)).squeeze(1)
-    instructions = torch.where(_is_wrong(scores) & ~is_fixed, likely, given)
-    inputs = _before(with_instructions(transitions, episodes, instructions))
-    recordings = [judge.scores(inputs) for judge in judges]
-    return torch.cat([episodes.means(torch.stack(recordings, dim=1)), scores.unsqueeze(1)], dim=1), instructions
+    return judges, choice.given_scores(together), likely
 
 
 def with_instructions(transitions: Transitions, episodes: Episodes, instructions: Tensor) -> Transitions:  # (E,)

@@ -69,7 +69,7 @@ def fit_two_populations(values: Tensor, tasks: Tensor) -> TwoPopulations | None:
         or float((values - _task_quantiles(values, tasks, num_tasks, 0.5)[tasks]).std()) < 1e-6
     ):
         return None
-    single = _single_log_likelihood(values, tasks, num_tasks)
+    single = _single_log_likelihood(values, tasks)
     fits = [_fit(values, tasks, num_tasks, share) for share in _FIRST_SHARES]
     likelihood, best = max(fits, key=lambda fit: fit[0])
     # Three parameters more than one population has: the drop, the second scale and the share.
@@ -176,9 +176,8 @@ def _fit(
     return likelihood, (levels, drop, good_scale, faulty_scale, share)
 
 
-def _single_log_likelihood(values: Tensor, tasks: Tensor, num_tasks: int) -> float:
-    counts = torch.zeros(num_tasks).double().index_add_(0, tasks, torch.ones_like(values))
-    means = torch.zeros(num_tasks).double().index_add_(0, tasks, values) / counts.clamp_min(1)
+def _single_log_likelihood(values: Tensor, tasks: Tensor) -> float:
+    means, _, _ = task_moments(values, tasks)
     scale = max(float((values - means[tasks]).square().mean().sqrt()), _SCALE_FLOOR)
     return float(_log_normal(values, means[tasks], scale).sum())
 

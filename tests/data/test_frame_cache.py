@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import subprocess
 import sys
 
@@ -15,7 +16,7 @@ from ptr_robot.data.cache import only_one_process
 from ptr_robot.data.config import DataConfig, SourceConfig
 from ptr_robot.data.dataset import SegmentDataset
 from ptr_robot.data.frame_cache import FrameCache
-from ptr_robot.data.frames import decode_episode, resize_frame
+from ptr_robot.data.frames import _decode_image, decode_episode, resize_frame
 from ptr_robot.data.index import open_index
 from ptr_robot.data.loader import make_loader
 from ptr_robot.errors import ConfigError, DataError
@@ -218,3 +219,16 @@ def test_resizing_averages_rather_than_picks():
     frame = np.repeat(checkers[..., None], 3, axis=2).astype(np.uint8)
     inner = resize_frame(frame, 16)[:, 2:-2, 2:-2].astype(int)
     assert np.abs(inner - 100).max() <= 10
+
+
+def test_whatever_is_no_picture_is_one_line():
+    """Pillow calls some damaged files a SyntaxError."""
+    from PIL import Image
+
+    content = io.BytesIO()
+    Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(content, "PNG")
+    whole = bytearray(content.getvalue())
+    whole[12:16] = b"IHDX"  # the name of the first part
+    for damaged in (bytes(whole), b"", content.getvalue()[:30]):
+        with pytest.raises(DataError, match="frame 3: not a readable picture"):
+            _decode_image(Image, {"bytes": damaged}, "frame 3")

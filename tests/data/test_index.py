@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -275,3 +276,20 @@ def test_another_revision_is_never_passed_off_as_the_one_asked_for(hub, v21, tmp
         open_index("owner/cubes", root=v21, revision="v2")
     with pytest.raises(ConfigError, match="is a folder, and the revision 'v2' one of a hub id"):
         open_index(v21, revision="v2")
+
+
+def test_of_several_processes_one_fetches(hub, tmp_path, monkeypatch):
+    calls, _ = hub
+    monkeypatch.setenv("HF_LEROBOT_HOME", str(tmp_path))
+    with ThreadPoolExecutor(4) as workers:  # a lock of the file system holds between threads as between processes
+        found = list(workers.map(lambda _: open_index("owner/cubes").num_frames, range(4)))
+    assert found == [sum(LENGTHS)] * 4
+    assert len(calls) == 1
+
+
+def test_an_error_of_the_hub_without_words_is_named(hub, tmp_path, monkeypatch):
+    _, cut = hub
+    monkeypatch.setenv("HF_LEROBOT_HOME", str(tmp_path))
+    cut.append(TimeoutError())
+    with pytest.raises(DataError, match=r"the hub did not give it \(TimeoutError\)"):
+        open_index("owner/cubes")

@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import av
+import pandas as pd
 import pytest
 import torch
 
@@ -220,3 +221,15 @@ def test_settings_come_from_yaml_and_flags(tmp_path):
 def test_no_sources():
     with pytest.raises(ConfigError, match="the data has no sources"):
         make_loader(DataConfig(), 4)
+
+
+def test_resuming_other_actions_is_refused(v21, tmp_path):
+    state = make_loader(DataConfig(sources=[SourceConfig(repo_id=str(v21))], cache_dir=str(tmp_path)), 4).state_dict()
+    other = shutil.copytree(v21, tmp_path / "other")
+    for file in sorted((other / "data").rglob("*.parquet")):
+        frame = pd.read_parquet(file)
+        frame["action"] = [2 * action for action in frame["action"]]
+        frame.to_parquet(file)
+    changed = make_loader(DataConfig(sources=[SourceConfig(repo_id=str(other))], cache_dir=str(tmp_path)), 4)
+    with pytest.raises(ConfigError, match="cannot resume the data: sources"):
+        changed.load_state_dict(state)

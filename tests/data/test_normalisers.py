@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from ptr_robot.data.index import open_index
-from ptr_robot.data.normalisers import KINDS, VectorStatistics, make_normaliser
+from ptr_robot.data.normalisers import KINDS, SMALLEST_RANGE, VectorStatistics, make_normaliser
 from ptr_robot.data.statistics import compute_statistics
 from ptr_robot.data.table_cache import open_tables
 from ptr_robot.errors import ConfigError
@@ -32,7 +32,7 @@ def test_round_trip(values, kind):
     normaliser = make_normaliser(statistics, [kind] * 3)
     restored = normaliser.denormalise(normaliser.normalise(values))
     magnitude = np.abs(values).max(axis=0)
-    assert (np.abs(restored - values) <= 2e-6 * magnitude).all()
+    assert (np.abs(restored - values) <= np.maximum(2e-6 * magnitude, SMALLEST_RANGE)).all()
 
 
 @given(datasets)
@@ -130,3 +130,9 @@ def test_tables_are_made_once_and_again_when_a_file_changes(own_v21, tmp_path, m
     tables = open_tables(open_index(own_v21), "observation.state", "action", tmp_path)
     assert len(fills) == 2
     np.testing.assert_array_equal(tables.states[63:80], states + 1)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "identity"])
+def test_noise_around_zero_is_not_motion(kind):
+    values = np.random.default_rng(0).normal(0, 1e-12, (50, 1))
+    assert (make_normaliser(statistics_of(values), [kind]).normalise(values) == 0).all()

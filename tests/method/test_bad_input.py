@@ -159,3 +159,22 @@ def test_no_valid_target_at_all_is_uniform_supervision(count):
 def test_every_error_is_of_one_family():
     for kind in (ConfigError, ShapeError, NonFiniteError):
         assert issubclass(kind, PTRError)
+
+
+@pytest.mark.parametrize("name", ["action_losses", "contexts", "action_tokens", "action_states"])
+def test_what_padding_rows_hold_is_nobodys_concern(name):
+    """Not even NaN: the loss and all gradients are those of a batch with zeros there."""
+    is_padding = torch.arange(10) >= 8
+    results = []
+    for filling in (0.0, float("nan")):
+        chunk, samples = make_batch(grad=True)
+        values = getattr(chunk, name).detach().clone()
+        values[is_padding] = filling
+        values.requires_grad_()
+        ptr = make_ptr()
+        output = ptr(replace(chunk, **{name: values}), replace(samples, is_padding=is_padding))
+        output.loss.backward()
+        results.append([output.loss, values.grad, *(p.grad for p in ptr.parameters() if p.grad is not None)])
+    for clean, dirty in zip(*results, strict=True):
+        assert clean.equal(dirty)
+        assert clean.isfinite().all()

@@ -8,9 +8,10 @@ import torch
 import torch.nn.functional as F
 
 from ptr_robot.errors import ConfigError, ShapeError
-from ptr_robot.method import PTRConfig, ScorerConfig, WeightConfig
+from ptr_robot.method import PTRConfig, ScorerConfig, WeightConfig, diagnose
 from ptr_robot.method.channels import channel_inputs, instruction_codes
 from ptr_robot.method.config import ControllerConfig
+from ptr_robot.method.weights import ExponentialWeightMap
 from tests.method.conftest import CONTEXT_DIM, TARGET_DIM, make_batch, make_ptr
 
 RECORDED = 8
@@ -25,8 +26,8 @@ def robust_config(*, folds: int = 2, interval: int = 1, **weights) -> PTRConfig:
     )
 
 
-def build(config: PTRConfig, num_episodes: int = 100):
-    return make_ptr(config, action_target_dim=RECORDED, num_episodes=num_episodes)
+def build(config: PTRConfig, num_episodes: int = 100, **extra):
+    return make_ptr(config, action_target_dim=RECORDED, num_episodes=num_episodes, **extra)
 
 
 def batch(count: int = 10, **extra):
@@ -209,3 +210,29 @@ def test_pooled_means_against_plain_loops():
                 average = torch.stack(rows).mean(0)
                 means[episode] = [m + share * (float(a) - m) for m, a in zip(means[episode], average, strict=True)]
     torch.testing.assert_close(ptr.episodes.means, torch.tensor(means), atol=1e-5, rtol=1e-4)
+
+
+def test_weights_of_populations_keep_the_bounds_that_are_recorded():
+    ptr = build(robust_config(), num_episodes=10)
+    ptr.episodes.weights.copy_(torch.linspace(0, 1, 10))
+    chunk, samples = batch(16)
+    samples = replace(samples, episode_ids=torch.arange(16) % 10)
+    numbers = diagnose(ptr, ptr(chunk, samples), samples)
+    assert numbers.ratio_min == numbers.ratio_low == 0
+    assert numbers.ratio_max <= numbers.ratio_high + 1e-6
+    assert numbers.weight_histogram.edges[0] == 0
+
+
+@pytest.mark.parametrize("unread", [{"alpha": 0.0}, {"w_max": 8.0}, {"fallback": "mean"}, {"offset_discount": 0.9}])
+def test_settings_that_populations_do_not_read_are_refused(unread):
+    (name,) = unread
+    with pytest.raises(ConfigError, match=rf"weights.{name} is .*; the map 'populations' does not read it"):
+        robust_config(**unread)
+
+
+def test_populations_refuse_another_map_and_episodes_without_a_place():
+    with pytest.raises(ConfigError, match=r"weights.map is populations, and a weight_map is given too"):
+        build(robust_config(), weight_map=ExponentialWeightMap.from_config(WeightConfig()))
+    chunk, samples = batch(4)
+    with pytest.raises(ConfigError, match=r"episode_ids run from 0 to 3, but PTR was built with num_episodes=3"):
+        build(robust_config(), num_episodes=3)(chunk, replace(samples, episode_ids=torch.arange(4)))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -67,3 +68,27 @@ def test_histogram_counts():
     histogram = Histogram.of(torch.tensor([0.0, 0.1, 0.55, 1.0]), 0.0, 1.0, num_bins=2)
     assert histogram.counts == (2, 2)
     assert histogram.edges == (0.0, 0.5, 1.0)
+
+
+def test_a_step_in_which_nothing_counts_gives_nan_not_an_error():
+    ptr = make_ptr()
+    chunk, samples = make_batch(5)
+    for nothing in ({"prior_weights": torch.zeros(5)}, {"is_padding": torch.ones(5, dtype=torch.bool)}):
+        silent = replace(samples, **nothing)
+        output = ptr(chunk, silent)
+        numbers = diagnose(ptr, output, silent)
+        assert math.isnan(numbers.effective_sample_size)
+        assert math.isnan(numbers.ratio_max)
+        assert float(output.action_loss) == 0
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.just(0.0) | st.floats(0.01, 3), min_size=6, max_size=6).filter(any))
+def test_the_users_own_factors_widen_the_bounds(factors):
+    ptr = make_ptr()
+    chunk, samples = make_batch(6)
+    samples = replace(samples, prior_weights=torch.tensor(factors))
+    numbers = diagnose(ptr, ptr(chunk, samples), samples)
+    assert numbers.ratio_low - 1e-6 <= numbers.ratio_min <= numbers.ratio_max <= numbers.ratio_high * (1 + 1e-6)
+    assert numbers.kl <= numbers.kl_bound + 1e-9
+    assert sum(numbers.weight_histogram.counts) == 6

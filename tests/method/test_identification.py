@@ -114,3 +114,13 @@ def test_learning_ends_where_held_out_queries_are_best():
     torch.manual_seed(0)
     early = cross_fit(question, inputs, folds, steps=256, **SETTINGS).queries(inputs)
     assert (early - question.targets).square().mean() < 1.3  # a head that knows its own chunks by heart is near 2
+
+
+def test_each_chunk_is_answered_by_the_head_of_its_own_fold():
+    inputs, episodes = random(COUNT, 3), torch.arange(COUNT) // 4
+    folds = assign_folds(episodes, 4, 0)
+    question = WhichConsequence(random(COUNT, WIDTH, seed=2), temperature=0.3, pool_size=12)
+    fitted = cross_fit(question, inputs, folds, steps=3, **SETTINGS)
+    every = fitted.heads(inputs)  # (F, N, D)
+    expected = torch.stack([every[fold, row] for row, fold in enumerate(folds.tolist())])
+    torch.testing.assert_close(fitted.queries(inputs), expected)

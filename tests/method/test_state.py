@@ -270,3 +270,15 @@ def test_sizes_are_as_configured():
     ptr = make_ptr()
     assert ptr.initial_belief(3).shape == (3, 4, ACTION_DIM)
     assert ptr.scorer.heads.context.weight.shape[1] == CONTEXT_DIM
+
+
+def test_micro_batches_in_which_nothing_counts_leave_no_gradient():
+    """As without accumulation, where such a step's loss is zero."""
+    ptr = make_ptr(replace(full_config(1), belief=BeliefConfig(enabled=False)))
+    theta = torch.ones((), requires_grad=True)
+    chunk, samples = make_batch(4, valid=torch.zeros(4, dtype=torch.bool))
+    samples = replace(samples, prior_weights=torch.zeros(4))
+    accumulation = WeightedAccumulation(expected_mean_weight=1.0)
+    accumulation.loss(ptr(replace(chunk, action_losses=theta * chunk.action_losses), samples)).backward()
+    accumulation.finish([theta])
+    assert theta.grad == 0

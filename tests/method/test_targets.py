@@ -164,3 +164,23 @@ def test_wrong_images_and_another_tower_are_named():
         encoder.update(nn.Linear(2, 2), 0.999)
     with pytest.raises(ConfigError, match="need the features before"):
         make_targets(torch.randn(2, 3), kind="change")
+
+
+def test_a_tower_with_channels_last_gives_a_feature_for_every_channel():
+    timm = pytest.importorskip("timm")
+    tower = timm.create_model("swin_tiny_patch4_window7_224", num_classes=0, img_size=64, window_size=2)
+    encoder = EMATargetEncoder(tower)
+    images = torch.randn(2, 1, 3, 64, 64)
+    kept = {}
+    block = encoder.tower.get_submodule(encoder.block_name)
+    block.register_forward_hook(lambda _module, _inputs, output: kept.update(features=output))
+    features = encoder(images)
+    maps = kept["features"]  # (2, height, width, channels)
+    assert maps.shape[1] == maps.shape[2] < maps.shape[3]
+    torch.testing.assert_close(features, maps.flatten(1, 2).mean(dim=1))
+
+
+def test_half_way_through_a_tower_of_equal_stages_is_half_of_its_blocks():
+    timm = pytest.importorskip("timm")
+    assert EMATargetEncoder(timm.create_model("resnet18", num_classes=0)).block_name == "layer2.1"
+    assert EMATargetEncoder(timm.create_model("resnet18", num_classes=0), block=7).block_name == "layer4.0"

@@ -202,3 +202,23 @@ def test_episode_means_are_those_of_a_plain_loop(settings):
 def test_scaled_settings_are_the_papers_at_the_papers_length():
     assert method_config("ptr", steps=60_000, log_freq=100) == PTRConfig()
     assert method_config("ptr", steps=600, log_freq=10).weights.warmup_steps == 30
+
+
+def test_post_training_goes_on_with_the_belief_that_the_policy_knows(settings, finished):
+    checkpoint = finished / "checkpoints" / "last"
+    config = settings(policy=PolicyChoice(path=str(checkpoint), device="cpu"))
+    tokenizer = build_parts(resolve(config, datetime.now())).module.ptr.belief
+    saved = load_file(checkpoint / "pretrained_model" / "belief.safetensors")
+    assert saved.keys() == tokenizer.state_dict().keys()
+    assert all(value.equal(saved[name]) for name, value in tokenizer.state_dict().items())
+
+
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_a_batch_that_weighs_nothing_is_a_step_like_any_other(settings, tmp_path, accumulation):
+    weights = tmp_path / "weights.json"
+    weights.write_text(json.dumps({str(number): float(number == 3) for number in range(4)}))
+    config = settings(method="sft", batch_size=1, steps=6, log_freq=1, gradient_accumulation_steps=accumulation)
+    config = dataclasses.replace(config, dataset=dataclasses.replace(config.dataset, episode_weights=str(weights)))
+    result = train(config)
+    assert result.steps_done == 6
+    assert any("effective_sample_size" not in record for record in read_records(result.output_dir))

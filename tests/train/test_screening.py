@@ -17,9 +17,10 @@ from ptr_robot.train.build import build_parts
 from ptr_robot.train.config import DatasetConfig, PolicyChoice, resolve
 from ptr_robot.train.episodes import EPISODE_SCORES_FILE
 from ptr_robot.train.loop import train
-from ptr_robot.train.screening import SCREENING_FILE, describe_screening
+from ptr_robot.train.screening import SCREENING_FILE, _transitions, describe_screening
 
 from .conftest import LENGTHS
+from .datasets import record_dataset
 
 QUICK = ScreeningConfig(steps=3, batch_size=8, pool_size=8, hidden_dim=8, num_folds=2)
 
@@ -163,3 +164,58 @@ def test_the_line_names_what_is_left_out(settings, state_data, tmp_path):
     line = line_of(DatasetConfig(sources=sources, cache_dir=one.cache_dir), list(range(1, 12)), [])
     assert f"11 ({state_data}:1, {state_data}:2, {state_data}:3, {twin}:0, " in line  # short names would be ambiguous
     assert line.endswith(", ...) left out, 0 given another instruction")
+
+
+def test_cameras_count_where_the_state_never_moves(settings, image_data, monkeypatch):
+    """A dummy state must not silence what is seen."""
+    seen = {}
+
+    def found(transitions, config, report):
+        seen["changes"] = transitions.changes
+        return screen(transitions, config, report)
+
+    def at_rest(batch, facts, encoder):
+        states, looks, moved, *rest = _transitions(batch, facts, encoder)
+        return torch.zeros_like(states), looks, torch.zeros_like(moved), *rest
+
+    monkeypatch.setattr("ptr_robot.train.screening.screen", found)
+    monkeypatch.setattr("ptr_robot.train.screening._transitions", at_rest)
+    dataset = DatasetConfig(repo_id=str(image_data), num_chunks=2, cache_dir=str(image_data.parent / "cache"))
+    policy = PolicyChoice(preset="tiny", chunk_length=4, image_size=32, device="cpu")
+    build_parts(resolve(screened(settings, dataset=dataset, policy=policy, batch_size=2), datetime.now()))
+    assert seen["changes"].abs().max() > 0
+
+
+def test_every_episode_is_looked_at_however_few_chunks_are(settings):
+    config = screened(settings)
+    config = dataclasses.replace(config, screening=dataclasses.replace(QUICK, max_chunks=2))
+    found = build_parts(resolve(config, datetime.now())).screening
+    assert found.episode_ids.tolist() == list(range(len(LENGTHS)))
+
+
+def test_episodes_too_short_to_be_judged_are_named(settings, tmp_path):
+    data = record_dataset(tmp_path / "short", lengths=(14, 4, 12))
+    dataset = DatasetConfig(repo_id=str(data), num_chunks=2, cache_dir=str(tmp_path / "cache"))
+    parts = build_parts(resolve(screened(settings, dataset=dataset, batch_size=2), datetime.now()))
+    assert parts.screening.episode_ids.tolist() == [0, 2]
+    line = describe_screening(parts.screening, parts.everything)
+    assert line.endswith("; too short to be judged, and kept: 1 (1)")
+
+
+def test_a_source_is_never_left_out_whole(settings, state_data, tmp_path, monkeypatch):
+    """Its share of every batch would be samples that weigh nothing."""
+
+    def found(transitions, config, report):
+        real = screen(transitions, config, report)
+        standings = torch.tensor([0.0, 0, 0, 0, -3, -1, -2, -4])
+        return dataclasses.replace(real, weights=(real.episode_ids < 4).float(), standings=standings)
+
+    monkeypatch.setattr("ptr_robot.train.screening.screen", found)
+    twin = shutil.copytree(state_data, tmp_path / "twin")
+    sources = [SourceConfig(repo_id=str(state_data), weight=1), SourceConfig(repo_id=str(twin), weight=3)]
+    dataset = DatasetConfig(sources=sources, num_chunks=2, cache_dir=str(tmp_path / "cache"))
+    parts = build_parts(resolve(screened(settings, dataset=dataset), datetime.now()))
+    assert parts.screening.weights.tolist() == [1, 1, 1, 1, 0, 0.25, 0, 0]
+    for _ in range(3):
+        for batch in parts.loader:
+            assert (parts.screening.weights[batch.episode_id] > 0).all()

@@ -55,6 +55,23 @@ class SegmentDataset:
         return tuple(int(first) for first in self._first_episode[:-1])
 
     @property
+    def num_episodes(self) -> int:
+        """How many numbers episodes have over all sources, used or not."""
+        return int(self._first_episode[-1])
+
+    @property
+    def first_segments(self) -> list[int]:
+        """The number of the first segment of every episode, in order."""
+        starts = [0, *self._source_ends[:-1].tolist()]
+        return [int(start + end) for start, ends in zip(starts, self._ends, strict=True) for end in (0, *ends[:-1])]
+
+    def has_target(self, number: int) -> bool:
+        """Whether the first chunk of a segment has a consequence."""
+        source, episode, start = self.locate(number)
+        first_sample = int(self._first_sample[source]) + episode.first_index
+        return bool(self.layout.plan(start, episode.length, first_sample).has_target[0])
+
+    @property
     def left_out(self) -> list[tuple[Source, EpisodeProblem]]:
         """The episodes that are not used, and why."""
         return [(source, problem) for source in self.sources for problem in source.index.left_out]

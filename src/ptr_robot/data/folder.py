@@ -7,7 +7,7 @@ import os
 import re
 from pathlib import Path
 
-from ptr_robot.data.cache import whole_file
+from ptr_robot.data.cache import only_one_process, whole_file
 from ptr_robot.errors import ConfigError, DataError, require
 
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
@@ -28,7 +28,11 @@ def find_folder(dataset: str | Path, root: str | Path | None = None, revision: s
     if isinstance(dataset, Path) or not is_hub_id:
         raise DataError(f"{dataset}: no such folder, and not a hub id of the form owner/name")
     folder = local if root is not None else _lerobot_home() / dataset
-    return folder if _is_fetched(folder, revision) else _fetch(dataset, folder, revision)
+    if not _is_fetched(folder, revision):
+        with only_one_process(folder):  # of several ranks, the first one fetches
+            if not _is_fetched(folder, revision):
+                _fetch(dataset, folder, revision)
+    return folder
 
 
 def _is_dataset(folder: Path) -> bool:
@@ -62,7 +66,7 @@ def _is_fetched(folder: Path, revision: str | None) -> bool:
     return bool(fetched["is_complete"])
 
 
-def _fetch(repo_id: str, folder: Path, revision: str | None) -> Path:
+def _fetch(repo_id: str, folder: Path, revision: str | None) -> None:
     """Ask the hub first: without a network its ``snapshot_download`` returns a folder that is there in part."""
     hub = require("huggingface_hub", "lerobot")
     try:
@@ -70,11 +74,10 @@ def _fetch(repo_id: str, folder: Path, revision: str | None) -> Path:
         _write_record(folder, repo_id, revision, is_complete=False)
         hub.snapshot_download(repo_id, repo_type="dataset", revision=commit, local_dir=folder)
     except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         state = "only in part in" if _is_dataset(folder) else "not in"
         raise DataError(f"{repo_id}: {state} {folder}, and the hub did not give it ({reason})") from error
     _write_record(folder, repo_id, revision, is_complete=True)
-    return folder
 
 
 def _write_record(folder: Path, repo_id: str, revision: str | None, *, is_complete: bool) -> None:

@@ -85,7 +85,8 @@ def _describe(source: Source) -> str:
     """What a source holds, wherever it lies: a dataset that was moved is still the same."""
     episodes = [(episode.episode_index, episode.first_index, episode.length) for episode in source.index.episodes]
     keys = (source.config.state_key, source.config.action_key)
-    content = fingerprint(episodes, keys, source.tables.statistics("states").to_dict())[:8]
+    statistics = [source.tables.statistics(part).to_dict() for part in ("states", "actions")]
+    content = fingerprint(episodes, keys, statistics)[:8]
     return f"{len(episodes)} episodes, {source.index.num_frames} frames ({content})"
 
 

@@ -14,6 +14,8 @@ from ptr_robot.errors import ConfigError, did_you_mean
 KINDS = ("q99", "mean_std", "min_max", "binary", "identity")
 # A range below this share of the values' magnitude is rounding, not motion.
 CONSTANT_TOLERANCE = 1e-6
+# And so is one below this in whatever unit.
+SMALLEST_RANGE = 1e-8
 # Percentiles nearer to each other than this share of the whole range are those of a dimension that rests; scaled by
 # them, its rare motion would be tens of times larger than that of any other dimension.
 RESTING_SHARE = 0.05
@@ -35,7 +37,8 @@ class VectorStatistics:
     def is_constant(self) -> NDArray[np.bool_]:
         """The dimensions that never move."""
         magnitude = np.maximum(np.abs(self.minimum), np.abs(self.maximum))
-        constant: NDArray[np.bool_] = self.maximum - self.minimum <= CONSTANT_TOLERANCE * magnitude  # (D,)
+        rounding = np.maximum(CONSTANT_TOLERANCE * magnitude, SMALLEST_RANGE)
+        constant: NDArray[np.bool_] = self.maximum - self.minimum <= rounding  # (D,)
         return constant
 
     def to_dict(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
+from ptr_robot.method.losses import positive
 from ptr_robot.method.types import PTROutput
 
 
@@ -35,7 +36,8 @@ class WeightedAccumulation:
         """Divide the gradients by the step's Σw; call it before clipping and the optimiser's step."""
         if self._weight_sum is None:
             return
+        weight_sum = positive(self._weight_sum)
         for parameter in parameters:
             if parameter.grad is not None:
-                parameter.grad.div_(self._weight_sum.to(parameter.grad))
+                parameter.grad.div_(weight_sum.to(parameter.grad))
         self._weight_sum = None

@@ -59,7 +59,7 @@ def extra_targets(samples: Samples, eps: float) -> Tensor:  # (N, Dt + I)
 
 
 def instruction_codes(task_ids: Tensor) -> Tensor:  # (N,) -> (N, I)
-    """Nearly orthogonal unit vectors, one for each instruction."""
+    """Unit vectors, one for each instruction: nearly orthogonal for tens of them, alike by chance among thousands."""
     places = torch.arange(INSTRUCTION_DIM, device=task_ids.device)
     signs = 1.0 - 2.0 * (hash_integers(task_ids.unsqueeze(1), places) & 1)
     codes: Tensor = signs / INSTRUCTION_DIM**0.5
@@ -82,12 +82,14 @@ class ChannelHeads(nn.Module):
     def __init__(self, config: ScorerConfig, *, input_dim: int, target_dim: int, is_direction: bool = True) -> None:
         super().__init__()
         folds, hidden = config.num_folds, config.hidden_dim
+        self.num_folds, self.target_dim = folds, target_dim
         self.is_direction = is_direction  # whether queries have unit length
         self.first = StackedLinear(folds, input_dim, hidden)
         self.second = StackedLinear(folds, hidden, hidden)
         self.output = StackedLinear(folds, hidden, target_dim)
 
-    def forward(self, inputs: Tensor) -> Tensor:  # (N, inputs) -> (F, N, D)
-        """Queries in float32."""
-        query: Tensor = self.output(F.silu(self.second(F.silu(self.first(inputs))))).float()
+    def forward(self, inputs: Tensor, fold: int | None = None) -> Tensor:  # (N, inputs) -> (F, N, D)
+        """Queries in float32; those of one ``fold``'s head alone: (N, D)."""
+        hidden = F.silu(self.second(F.silu(self.first(inputs, fold)), fold))
+        query: Tensor = self.output(hidden, fold).float()
         return F.normalize(query, dim=-1) if self.is_direction else query

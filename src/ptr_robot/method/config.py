@@ -122,7 +122,8 @@ class WeightConfig:
     warmup_steps: int = 3000  # weights are exactly 1 before; the scorer learns from the first step
     fallback: str = "one"  # weight of a sample without a target: "one", the paper's; "mean" of the scored ones
     offset_discount: float = 1.0  # γ on w − 1; 1: off
-    keep_share: float = 0.25  # of each task, what the map "populations" keeps at least: q/p never exceeds its inverse
+    # Of each task, what the map "populations" keeps at least: over episodes, q/p never exceeds its inverse.
+    keep_share: float = 0.25
     permute: bool = False  # a placebo: the weights of a batch go to its samples at random
 
     def __post_init__(self) -> None:
@@ -135,6 +136,13 @@ class WeightConfig:
         _require(self.warmup_steps >= 0, "weights.warmup_steps", self.warmup_steps, "zero or more")
         _require_choice("weights.fallback", self.fallback, ("one", "mean"))
         _require(0 < self.offset_discount <= 1, "weights.offset_discount", self.offset_discount, "in (0, 1]")
+        if self.map == "populations":
+            for name in ("alpha", "w_min", "w_max", "fallback", "offset_discount"):
+                if getattr(self, name) != getattr(WeightConfig, name):
+                    raise ConfigError(
+                        f"weights.{name} is {getattr(self, name)}; the map 'populations' does not read it: leave it "
+                        "out, or set weights.map to exponential"
+                    )
 
 
 @dataclass(frozen=True)

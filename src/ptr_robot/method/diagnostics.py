@@ -82,10 +82,10 @@ def diagnose(ptr: PTR, output: PTROutput, samples: Samples) -> Diagnostics:
     """Look at one step's output; under several ranks all of them must call it, and all get the same answer."""
     batch = _gather(output, samples)
     weights, scored = batch["weights"].double(), batch["is_scored"]
-    low, high = ptr.weight_map.bounds
-    bounds = min(low, 1.0), max(high, 1.0)  # unscored samples weigh one
+    bounds = _bounds(ptr, batch["prior_weights"])
     shares = weights / weights.sum()  # q of each sample; p is 1/n
-    mean = float(weights.mean())
+    mean = float(weights.mean()) or math.nan  # where nothing counts, no ratio means anything
+    least, most = (float(bound) for bound in weights.aminmax()) if len(weights) else (math.nan, bounds[1])
     scores, margins = batch["scores"][scored], batch["margins"][scored]
     return Diagnostics(
         num_samples=len(weights),
@@ -93,14 +93,14 @@ def diagnose(ptr: PTR, output: PTROutput, samples: Samples) -> Diagnostics:
         effective_sample_size=float(weights.sum().square() / weights.square().sum()),
         kl=float(torch.special.xlogy(shares, shares * len(weights)).sum()),
         kl_bound=kl_bound(bounds),
-        ratio_min=float(weights.min()) / mean,
-        ratio_max=float(weights.max()) / mean,
+        ratio_min=least / mean,
+        ratio_max=most / mean,
         ratio_low=bounds[0] / mean,
         ratio_high=bounds[1] / mean,
-        weight_mean=mean,
-        weight_std=float(weights.std(correction=0)),
+        weight_mean=_mean(weights),
+        weight_std=_deviation(weights),
         score_mean=_mean(scores),
-        score_std=float(scores.std(correction=0)) if len(scores) else math.nan,
+        score_std=_deviation(scores),
         accuracy=_mean((margins > 0).float()),
         margin=_mean(margins),
         candidates=_mean(batch["candidate_counts"][scored].float()),
@@ -108,14 +108,23 @@ def diagnose(ptr: PTR, output: PTROutput, samples: Samples) -> Diagnostics:
         beta=ptr.controller.beta,
         hard_ratio=ptr.controller.hard_ratio,
         score_histogram=_span_histogram(scores),
-        weight_histogram=Histogram.of(weights, bounds[0], min(bounds[1], float(weights.max()))),
+        weight_histogram=Histogram.of(weights, bounds[0], min(bounds[1], most)),
         sources=_source_shares(weights, batch["source_ids"], bounds),
     )
+
+
+def _bounds(ptr: PTR, prior_weights: Tensor) -> tuple[float, float]:
+    """What a weight of this batch can be: the map's bounds, one for unscored samples, times the user's own factors."""
+    low, high = ptr.weight_bounds
+    if not len(prior_weights):
+        return min(low, 1.0), max(high, 1.0)
+    return min(low, 1.0) * float(prior_weights.min()), max(high, 1.0) * float(prior_weights.max())
 
 
 def _gather(output: PTROutput, samples: Samples) -> dict[str, Any]:
     layout = current_layout(output.weights.shape[0], output.weights.device)
     sources = samples.source_ids if samples.source_ids is not None else torch.zeros_like(samples.sample_ids)
+    prior = samples.prior_weights if samples.prior_weights is not None else torch.ones_like(output.weights)
     is_padding = samples.is_padding if samples.is_padding is not None else torch.zeros_like(samples.has_target)
     columns = {
         "weights": output.weights,
@@ -124,6 +133,7 @@ def _gather(output: PTROutput, samples: Samples) -> dict[str, Any]:
         "candidate_counts": output.candidate_counts,
         "is_scored": output.is_scored,
         "source_ids": sources,
+        "prior_weights": prior,
     }
     kept = ~gather_rows(is_padding, layout)
     return {name: gather_rows(column, layout)[kept] for name, column in columns.items()}
@@ -139,7 +149,7 @@ def _source_shares(weights: Tensor, source_ids: Tensor, bounds: tuple[float, flo
             data_share=data_share,
             training_share=training_share,
             ratio=training_share / data_share,
-            ratio_low=low / high,
+            ratio_low=low / high if high > 0 else math.nan,
             ratio_high=high / low if low > 0 else math.inf,
         )
     return shares
@@ -147,6 +157,10 @@ def _source_shares(weights: Tensor, source_ids: Tensor, bounds: tuple[float, flo
 
 def _mean(values: Tensor) -> float:
     return float(values.mean()) if len(values) else math.nan
+
+
+def _deviation(values: Tensor) -> float:
+    return float(values.std(correction=0)) if len(values) else math.nan
 
 
 def _span_histogram(values: Tensor) -> Histogram:

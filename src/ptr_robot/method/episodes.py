@@ -82,7 +82,7 @@ def population_weights(populations: TwoPopulations | None, means: Tensor, tasks:
 
 
 def keep_share(weights: Tensor, tasks: Tensor, share: float) -> Tensor:  # (E,), (E,) -> (E,)
-    """Mix a task's weights with one until their mean is at least ``share``, so that no q/p exceeds 1 / share."""
+    """Mix a task's weights with one until their mean is at least ``share``: over episodes no q/p exceeds 1 / share."""
     counts = torch.zeros(int(tasks.max()) + 1, device=weights.device).index_add_(0, tasks, torch.ones_like(weights))
     means = torch.zeros_like(counts).index_add_(0, tasks, weights) / counts.clamp(min=1)
     missing = ((share - means) / (1 - means).clamp(min=1e-9)).clamp(0, 1)[tasks]

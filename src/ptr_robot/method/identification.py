@@ -149,9 +149,11 @@ class CrossFitted:
     @torch.no_grad()
     def queries(self, inputs: Tensor) -> Tensor:  # (N, inputs) -> (N, D)
         """Each chunk's query by the head that never saw its episode."""
-        blocks = torch.split(torch.arange(len(inputs)), _ROWS_AT_ONCE)
-        answers = [self.heads(inputs[rows])[self.folds[rows], torch.arange(len(rows))] for rows in blocks]
-        return torch.cat(answers)
+        answers = inputs.new_empty(len(inputs), self.heads.target_dim)
+        for fold in range(self.heads.num_folds):
+            for rows in torch.split((self.folds == fold).nonzero().squeeze(1), _ROWS_AT_ONCE):
+                answers[rows] = self.heads(inputs[rows], fold)
+        return answers
 
 
 def cross_fit(

@@ -147,11 +147,12 @@ class Judge:
         """How much likelier each candidate makes what was recorded, by the mean over an episode's chunks."""
         if self.question is None or self.fitted is None:
             return torch.zeros(len(episodes.ids), len(candidates))
-        usual = self.fitted.queries(_before(transitions))
+        inputs = _before(transitions)
+        usual = self.fitted.queries(inputs)
         columns = []
         for candidate in candidates:
-            meant = replace(transitions, task_ids=torch.full_like(transitions.task_ids, int(candidate)))
-            columns.append(self.question.log_likelihoods(self.fitted.queries(_before(meant)), usual))
+            queries = self.fitted.queries(_under_one(candidate, inputs))
+            columns.append(self.question.log_likelihoods(queries, usual))
         return balanced(episodes.means(torch.stack(columns, dim=1)), transitions, episodes, candidates)
 
 
@@ -239,6 +240,12 @@ def _before(transitions: Transitions) -> Tensor:  # (N, inputs)
     """What is known before the chunk is acted: what consequence and action are identified from."""
     codes = INSTRUCTION_DIM**0.5 * instruction_codes(transitions.task_ids)
     return torch.cat([standardised(transitions.observations), codes], dim=1)
+
+
+def _under_one(task: Tensor, inputs: Tensor) -> Tensor:  # (), (N, inputs) -> (N, inputs)
+    """What ``_before`` gives, as if all chunks had the same instruction."""
+    code = INSTRUCTION_DIM**0.5 * instruction_codes(task.view(1))
+    return torch.cat([inputs[:, :-INSTRUCTION_DIM], code.expand(len(inputs), -1)], dim=1)
 
 
 def _around(transitions: Transitions) -> Tensor:  # (N, inputs)

@@ -42,7 +42,7 @@ class Objective:
     @property
     def loss(self) -> Tensor:
         """Eq. total_loss, scaled so that averaging gradients over ranks gives the global gradient."""
-        return self.weighted_action_sum / _positive(self.weight_sum) + self.auxiliary_loss
+        return self.weighted_action_sum / positive(self.weight_sum) + self.auxiliary_loss
 
     def tokenizer_loss(self, config: BeliefConfig) -> Tensor:
         """L_tok = λ_ent H_tok + λ_div D_tok."""
@@ -78,7 +78,7 @@ def total_objective(terms: SampleTerms, belief: BeliefConfig, scorer: ScorerConf
         auxiliary_loss=auxiliary,
         weight_sum=weight_sum,
         sample_count=real_count,
-        action_loss=totals[0] / _positive(weight_sum),
+        action_loss=totals[0] / positive(weight_sum),
         identification_loss=totals[1] / valid_count,
         ranking_loss=totals[2] / valid_count,
         entropy=totals[3] / real_count,
@@ -86,6 +86,6 @@ def total_objective(terms: SampleTerms, belief: BeliefConfig, scorer: ScorerConf
     )
 
 
-def _positive(weight_sum: Tensor) -> Tensor:
+def positive(weight_sum: Tensor) -> Tensor:
     """Where every sample weighs nothing, the weighted sum is zero, and so is the loss."""
     return torch.where(weight_sum > 0, weight_sum, torch.ones_like(weight_sum))

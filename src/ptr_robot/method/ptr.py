@@ -62,6 +62,8 @@ class PTR(nn.Module):
             context_dim, action_dim, action_state_dim or action_dim, target_dim, state_dim, action_target_dim
         )
         _check_channels(config, self.widths, num_episodes)
+        if weight_map is not None and config.weights.map == "populations":
+            raise ConfigError("weights.map is populations, and a weight_map is given too; leave one of them out")
         self.weight_map: WeightMap = weight_map or ExponentialWeightMap.from_config(config.weights)
         self.target_encoder = target_encoder
         self.step = 0
@@ -124,7 +126,7 @@ class PTR(nn.Module):
         problem = self._problem(chunk, samples)
         check_values = self.config.check_inputs
         layout = agree_on_layout(chunk, samples, problem=problem, check_values=check_values)
-        samples = _without_padding_targets(samples)
+        samples, chunk = _without_padding_targets(samples), _without_padding_values(chunk, samples.is_padding)
         tokenized = self._tokenize(chunk, samples.is_padding)
         evidence, rows = self._identify(chunk, samples, tokenized, layout)  # lines 5 to 8
         weights = self._weigh(evidence, samples, layout)  # line 9
@@ -268,11 +270,8 @@ class PTR(nn.Module):
             identification = identification * discount**samples.offsets
         is_real = torch.ones_like(samples.has_target) if samples.is_padding is None else ~samples.is_padding
         zeros = torch.zeros_like(weights)
-        losses = chunk.action_losses
-        if samples.is_padding is not None:
-            losses = losses.masked_fill(samples.is_padding, 0.0)
         return SampleTerms(
-            weighted_action=weights * losses,
+            weighted_action=weights * chunk.action_losses,
             weights=weights,
             identification=identification,
             ranking=evidence.ranking,
@@ -282,6 +281,11 @@ class PTR(nn.Module):
             is_valid=evidence.is_valid,
         )
 
+    @property
+    def weight_bounds(self) -> tuple[float, float]:
+        """The smallest and the largest weight that a scored sample can get, before the user's own factors."""
+        return self.weight_map.bounds if self.episodes is None else self.episodes.bounds
+
     def initial_belief(self, batch_size: int) -> Tensor | None:  # (B, M, Da)
         """z_init for each sample, or None where belief tokens are off."""
         return None if self.belief is None else self.belief.initial(batch_size)
@@ -289,7 +293,7 @@ class PTR(nn.Module):
     def next_belief(self, chunk: ChunkForward, is_padding: Tensor | None = None) -> Tensor | None:  # (N, M, Da)
         """z_{t+1} = sg(B(C_t, A_t)): between the chunks of a segment, and between predictions at inference."""
         with without_gradients():  # nothing of the next chunk's loss may come back this way
-            tokenized = self._tokenize(chunk, is_padding)
+            tokenized = self._tokenize(_without_padding_values(chunk, is_padding), is_padding)
         return None if tokenized is None else tokenized.next_tokens
 
     def encode(self, images: Tensor) -> Tensor:  # (..., V, 3, H, W) -> (..., Dy)
@@ -381,6 +385,13 @@ class PTR(nn.Module):
             return ConfigError(f"scorer.num_folds is {num_folds}: cross-fitted heads need samples.episode_ids")
         if self.episodes is not None and samples.episode_ids is None:
             return ConfigError("weights.map is populations: it needs samples.episode_ids")
+        if self.episodes is not None and samples.episode_ids is not None and self.config.check_inputs:
+            low, high = (int(bound) for bound in samples.episode_ids.aminmax())
+            if low < 0 or high >= len(self.episodes.weights):
+                return ConfigError(
+                    f"samples.episode_ids run from {low} to {high}, but PTR was built with "
+                    f"num_episodes={len(self.episodes.weights)}; episodes count from 0"
+                )
         if self.scorer is not None and self.config.scorer.needs_recorded_actions and samples.task_ids is None:
             return ConfigError("the channels action and instruction need samples.task_ids")
         return None
@@ -432,6 +443,20 @@ def _real_steps(step_mask: Tensor | None, is_padding: Tensor | None) -> Tensor |
     if step_mask is None or is_padding is None:
         return step_mask
     return step_mask | is_padding.unsqueeze(1)
+
+
+def _without_padding_values(chunk: ChunkForward, is_padding: Tensor | None) -> ChunkForward:
+    """Zero in the rows that count nowhere: what a policy makes of padding may be anything, and 0 × NaN is NaN."""
+    if is_padding is None:
+        return chunk
+    states = chunk.action_states
+    return replace(
+        chunk,
+        action_losses=chunk.action_losses.masked_fill(is_padding, 0.0),
+        contexts=chunk.contexts.masked_fill(is_padding.unsqueeze(1), 0.0),
+        action_tokens=chunk.action_tokens.masked_fill(is_padding.view(-1, 1, 1), 0.0),
+        action_states=None if states is None else states.masked_fill(is_padding.view(-1, 1, 1), 0.0),
+    )
 
 
 def _without_padding_targets(samples: Samples) -> Samples:

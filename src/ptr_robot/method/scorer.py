@@ -19,9 +19,10 @@ class StackedLinear(nn.Module):
         for weight in self.weight:
             nn.init.xavier_uniform_(weight)
 
-    def forward(self, inputs: Tensor) -> Tensor:  # (N, in) or (F, N, in) -> (F, N, out)
-        """Each fold's own map of the inputs."""
-        return inputs.to(self.weight.dtype) @ self.weight + self.bias
+    def forward(self, inputs: Tensor, fold: int | None = None) -> Tensor:  # (N, in) or (F, N, in) -> (F, N, out)
+        """Each fold's own map of the inputs; that of one ``fold`` alone: (N, in) -> (N, out)."""
+        weight, bias = (self.weight, self.bias) if fold is None else (self.weight[fold], self.bias[fold])
+        return inputs.to(weight.dtype) @ weight + bias
 
 
 class QueryHeads(nn.Module):

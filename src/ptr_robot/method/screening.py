@@ -20,10 +20,10 @@ from ptr_robot.method.mixture import TwoPopulations, fit_two_populations, task_m
 from ptr_robot.method.screening_config import ScreeningConfig
 from ptr_robot.method.transitions import Episodes, Transitions
 
-__all__ = ["CHANNELS", "Report", "Screening", "ScreeningConfig", "Transitions", "keep_enough", "screen"]
+__all__ = ["CHANNELS", "LEAST_WEIGHT", "Report", "Screening", "ScreeningConfig", "Transitions", "keep_enough", "screen"]
 
 CHANNELS = ("outcome", "action", "instruction")
-_LEAST_WEIGHT = 0.25  # of what is kept: the paper's lower bound
+LEAST_WEIGHT = 0.25  # of what is kept: the paper's lower bound
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def screen(transitions: Transitions, config: ScreeningConfig, report: Report | N
     is_kept = keep_enough(allowed, joint, tasks, config.keep_share) | keep_enough(
         allowed, joint, given, config.keep_share
     )
-    weights = torch.where(is_kept, allowed.clamp(min=_LEAST_WEIGHT), 0.0)
+    weights = torch.where(is_kept, allowed.clamp(min=LEAST_WEIGHT), 0.0)
     together = torch.zeros_like(tasks)  # the scores of instructions are compared over all tasks
     by_instruction = fit_two_populations(given_scores, together)
     if by_instruction is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ptr_robot.errors import ConfigError
@@ -31,7 +32,7 @@ class ScreeningConfig:
     lr: float = 1e-3
     # Of the heads.
     weight_decay: float = 1e-2
-    # Of each task, the share of episodes that is kept at least: q/p never exceeds four times its inverse.
+    # Of each task, the share that is kept at least: over episodes, q/p never exceeds four times its inverse.
     keep_share: float = 0.25
     # Chunks of the dataset that are looked at, evenly over episodes.
     max_chunks: int = 20_000
@@ -47,5 +48,8 @@ class ScreeningConfig:
                 raise ConfigError(f"screening.{name} is {getattr(self, name)}; it must be at least 2")
         if not 0 < self.keep_share <= 1:
             raise ConfigError(f"screening.keep_share is {self.keep_share}; it must be in (0, 1]")
-        if not (self.temperature > 0 and self.lr > 0):
-            raise ConfigError("screening.temperature and screening.lr must be above 0")
+        for name in ("temperature", "lr"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ConfigError(f"screening.{name} is {getattr(self, name)}; it must be above 0")
+        if not 0 <= self.weight_decay < math.inf:
+            raise ConfigError(f"screening.weight_decay is {self.weight_decay}; it must be zero or more")

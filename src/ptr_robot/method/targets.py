@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -34,6 +33,7 @@ class EMATargetEncoder(nn.Module):
         """
         super().__init__()
         self.num_prefix_tokens = num_prefix_tokens
+        self.is_channels_last = any(getattr(part, "output_fmt", None) == "NHWC" for part in tower.modules())  # timm's
         self.block_name = resolve_block(tower, block)
         # Float32 whatever the tower's precision: a step of 1 − μ = 0.001 is lost to rounding in bfloat16.
         self.tower = copy.deepcopy(tower).float().eval().requires_grad_(False)
@@ -44,8 +44,8 @@ class EMATargetEncoder(nn.Module):
         """Mean over patches and views of the cut tower's features, not yet normalised."""
         if images.dim() < 4:
             raise ShapeError(f"images have shape {tuple(images.shape)}; expected (..., views, channels, height, width)")
-        features = self._run(images.flatten(0, -4))  # tokens (n, P, D) or a map (n, D, H, W)
-        pooled = pool_patches(features, self.num_prefix_tokens)
+        features = self._run(images.flatten(0, -4))  # tokens (n, P, D) or a map (n, D, H, W), (n, H, W, D)
+        pooled = pool_patches(features, self.num_prefix_tokens, is_channels_last=self.is_channels_last)
         return pooled.reshape(*images.shape[:-3], -1).mean(dim=-2)
 
     @torch.no_grad()
@@ -106,16 +106,20 @@ def resolve_block(tower: nn.Module, block: int | str | None) -> str:
         if block not in names:
             raise ConfigError(f"the vision tower has no module {block!r}; {did_you_mean(block, names)}")
         return block
-    name, blocks = _block_list(tower)
-    depth = len(blocks)
+    names = _block_names(tower)
+    depth = len(names)
     keep = max(1, depth // 2) if block is None else block
     if not 1 <= keep <= depth:
-        raise ConfigError(f"block is {block}; {name!r} has {depth} blocks, so it must be 1 to {depth}")
-    return f"{name}.{keep - 1}"
+        parent = names[0].rpartition(".")[0]
+        raise ConfigError(f"block is {block}; {parent!r} has {depth} blocks, so it must be 1 to {depth}")
+    return names[keep - 1]
 
 
-def _block_list(tower: nn.Module) -> tuple[str, Sequence[nn.Module]]:
-    """The longest list of modules of one class: what every transformer calls its blocks or layers."""
+def _block_names(tower: nn.Module) -> list[str]:
+    """The longest list of modules of one class: what every transformer calls its blocks or layers.
+
+    A tower of equal stages has several such lists of one class; their blocks follow each other.
+    """
     lists = [
         (name, list(module))
         for name, module in tower.named_modules()
@@ -126,7 +130,13 @@ def _block_list(tower: nn.Module) -> tuple[str, Sequence[nn.Module]]:
         raise ConfigError(
             f"the vision tower has no list of blocks; name the module to cut after, for example one of: {names}"
         )
-    return max(lists, key=lambda item: len(item[1]))
+    longest = max(lists, key=lambda item: len(item[1]))[1]
+    return [
+        f"{name}.{number}"
+        for name, blocks in lists
+        if len(blocks) == len(longest) and type(blocks[0]) is type(longest[0])
+        for number in range(len(blocks))
+    ]
 
 
 def _drop_later_blocks(tower: nn.Module, block_name: str) -> None:
@@ -138,10 +148,10 @@ def _drop_later_blocks(tower: nn.Module, block_name: str) -> None:
             setattr(parent, later, nn.Identity())
 
 
-def pool_patches(features: Tensor, num_prefix_tokens: int) -> Tensor:  # -> (n, D)
-    """Mean over the patches of tokens (n, P, D) or of a feature map (n, D, H, W)."""
+def pool_patches(features: Tensor, num_prefix_tokens: int, *, is_channels_last: bool = False) -> Tensor:  # -> (n, D)
+    """Mean over the patches of tokens (n, P, D) or of a feature map (n, D, H, W), or (n, H, W, D) channels last."""
     if features.dim() == 4:
-        return features.float().mean(dim=(2, 3))
+        return features.float().mean(dim=(1, 2) if is_channels_last else (2, 3))
     if features.dim() == 3 and features.shape[1] > num_prefix_tokens:
         return features[:, num_prefix_tokens:].float().mean(dim=1)
     raise ShapeError(

@@ -39,7 +39,7 @@ from ptr_robot.train.screening import (
     screen_once,
 )
 from ptr_robot.train.sources import SourceRecord
-from ptr_robot.train.trained import pretrained_folder
+from ptr_robot.train.trained import pretrained_folder, restore_belief
 
 
 @dataclass(frozen=True)
@@ -101,13 +101,16 @@ def build_parts(
             world_size=world_size,
         )
         check_screened(screening, loader.dataset)
-        weights = episode_weights(screening, num_episodes(loader.dataset))
+        weights = episode_weights(screening, loader.dataset.num_episodes)
         facts = facts.times(weights)
         data = dataclasses.replace(data, sources=kept_sources(loader.dataset, weights, data.sources))
         corrected = corrected_instructions(loader.dataset, screening)
         everything, loader = loader.dataset, open_loader(data, instructions=corrected)
         sources = source_records(loader)  # what is kept has statistics of its own
-    module = TrainingModule(policy, build_ptr(plan.ptr, policy, loader.dataset, facts), facts)
+    ptr = build_ptr(plan.ptr, policy, loader.dataset, facts)
+    if choice.path and ptr.belief is not None:
+        restore_belief(ptr.belief, Path(choice.path))
+    module = TrainingModule(policy, ptr, facts)
     return RunParts(
         module=module.train(), policy=policy, loader=loader, sources=sources, everything=everything, screening=screening
     )
@@ -119,11 +122,6 @@ def sample_facts(dataset: SegmentDataset, episode_weights: str | None) -> Sample
     slots = torch.from_numpy(np.flatnonzero(np.any(masks, axis=0)))
     prior = read_prior_weights(Path(episode_weights).expanduser(), dataset) if episode_weights else None
     return SampleFacts(slots, prior)
-
-
-def num_episodes(dataset: SegmentDataset) -> int:
-    """Numbers of episodes over all sources, used or not."""
-    return sum(source.index.total_episodes for source in dataset.sources)
 
 
 def build_ptr(config: PTRConfig, policy: MixturePolicy, dataset: SegmentDataset, facts: SampleFacts) -> PTR:
@@ -140,7 +138,7 @@ def build_ptr(config: PTRConfig, policy: MixturePolicy, dataset: SegmentDataset,
         action_state_dim=sizes.action_state_dim,
         state_dim=UNIFIED_DIM,
         action_target_dim=sizes.chunk_length * len(facts.action_slots) if config.scorer.needs_recorded_actions else 0,
-        num_episodes=num_episodes(dataset),
+        num_episodes=dataset.num_episodes,
         target_encoder=encoder,
     )
 

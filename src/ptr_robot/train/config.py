@@ -244,8 +244,8 @@ class RunPlan:
 def method_config(method: str, *, steps: int, log_freq: int) -> PTRConfig:
     """The settings of a named method for a run of ``steps``.
 
-    The weights' warm-up keeps the paper's share of the run (3000 of 60,000 steps, and never more than 3000); the
-    controller moves at each record.
+    The weights' warm-up keeps its share of the paper's run (3000 of 60,000 steps, 12,000 for ``robust``), and is never
+    longer than there; the controller moves at each record.
     """
     preset = PTRConfig.preset(METHODS[method])
     warmup = scaled(preset.weights.warmup_steps, steps)

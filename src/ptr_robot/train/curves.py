@@ -54,4 +54,5 @@ def _draw(axes: Any, records: list[dict[str, Any]], name: str) -> None:
 
 
 def _with_share(record: dict[str, Any]) -> dict[str, Any]:
-    return record | {"effective_share": record["effective_sample_size"] / record["num_samples"]}
+    size = record.get("effective_sample_size")  # none where every sample of the step weighed nothing
+    return record if size is None else record | {"effective_share": size / record["num_samples"]}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -14,7 +16,7 @@ from ptr_robot.data.config import SourceConfig
 from ptr_robot.data.dataset import SegmentDataset
 from ptr_robot.data.loader import read_blocks
 from ptr_robot.errors import ConfigError, DataError, PTRError, require
-from ptr_robot.method.screening import Report, Screening, ScreeningConfig, Transitions, screen
+from ptr_robot.method.screening import LEAST_WEIGHT, Report, Screening, ScreeningConfig, Transitions, screen
 from ptr_robot.method.targets import EMATargetEncoder
 from ptr_robot.train.progress import ScreeningProgress
 from ptr_robot.train.samples import SampleFacts, encode_frames, take_frames
@@ -91,10 +93,27 @@ def screen_dataset(
             "screening found no chunk with a consequence: every episode is shorter than a chunk; lower "
             "--policy.chunk_length or --dataset.offset_steps"
         )
-    # What moved and what looks different count alike, whatever their units.
-    scale = moved.square().sum(dim=1).mean().sqrt() / looked.square().sum(dim=1).mean().sqrt().clamp_min(1e-9)
-    changes = torch.cat([moved, scale * looked], dim=1)
-    return screen(Transitions(torch.cat([states, looks], dim=1), changes, actions, tasks, episodes), config, report)
+    changes = _alike(moved, looked)
+    found = screen(Transitions(torch.cat([states, looks], dim=1), changes, actions, tasks, episodes), config, report)
+    return _keep_of_each_source(found, dataset, config.keep_share)
+
+
+def _alike(moved: Tensor, looked: Tensor) -> Tensor:  # (N, Dm), (N, Dl) -> (N, Dm + Dl)
+    """What moved and what looks different, both counting alike whatever their units; one that rests is no measure."""
+    size, other = (part.square().sum(dim=1).mean().sqrt() for part in (moved, looked))
+    scale = size / other if size > 0 and other > 0 else 1.0
+    return torch.cat([moved, scale * looked], dim=1)
+
+
+def _keep_of_each_source(found: Screening, dataset: SegmentDataset, share: float) -> Screening:
+    """The best ``share`` of a source that would be left out whole: its place in every batch cannot stay empty."""
+    weights = found.weights.clone()
+    for first, end in itertools.pairwise([*dataset.first_episodes, dataset.num_episodes]):
+        rows = ((found.episode_ids >= first) & (found.episode_ids < end)).nonzero().squeeze(1)
+        if len(rows) and not weights[rows].any():
+            best = rows[found.standings[rows].argsort(descending=True, stable=True)]
+            weights[best[: math.ceil(share * len(rows))]] = LEAST_WEIGHT
+    return replace(found, weights=weights)
 
 
 def write_screening(screening: Screening, folder: Path) -> None:
@@ -129,7 +148,7 @@ def check_screened(screening: Screening, dataset: SegmentDataset) -> None:
 
 
 def kept_sources(dataset: SegmentDataset, weights: Tensor, sources: Sequence[SourceConfig]) -> list[SourceConfig]:
-    """The sources without the episodes that weigh nothing; of a source that would be empty, the first one stays.
+    """The sources without the episodes that weigh nothing.
 
     Leaving them out and weighing them by zero have the same expectation, but batches without them are full.
     """
@@ -137,7 +156,7 @@ def kept_sources(dataset: SegmentDataset, weights: Tensor, sources: Sequence[Sou
     for source, config in zip(dataset.sources, sources, strict=True):
         numbers = [episode.episode_index for episode in source.index.episodes]
         chosen = [number for number in numbers if weights[first + number] > 0]
-        kept.append(replace(config, episodes=chosen or numbers[:1]))
+        kept.append(replace(config, episodes=chosen))
         first += source.index.total_episodes
     return kept
 
@@ -165,9 +184,11 @@ def describe_screening(screening: Screening, dataset: SegmentDataset) -> str:
         for chosen in (screening.weights == 0, screening.is_corrected)
     )
     count = len(screening.episode_ids)
+    unjudged = sorted(names.keys() - set(screening.episode_ids.tolist()))
+    rest = f"; too short to be judged, and kept: {_listed([names[number] for number in unjudged])}" if unjudged else ""
     return (
         f"screened {count} episodes: {count - len(left_out)} are kept, {_listed(left_out)} left out, "
-        f"{_listed(corrected)} given another instruction"
+        f"{_listed(corrected)} given another instruction{rest}"
     )
 
 
@@ -191,9 +212,14 @@ def _listed(names: Sequence[str], most: int = 8) -> str:
 
 
 def _numbers(dataset: SegmentDataset, max_chunks: int) -> list[int]:
-    """Segments at equal distances, about ``max_chunks`` of them at most."""
+    """Segments at equal distances, about ``max_chunks`` of them, and the first of every episode that these miss."""
     stride = max(1, _MIN_STRIDE // dataset.config.stride, -(-len(dataset) // max_chunks))
-    return list(range(0, len(dataset), stride))
+    missed = []
+    for first, end in itertools.pairwise([*dataset.first_segments, len(dataset)]):
+        nearest = -(-first // stride) * stride
+        if nearest >= end or not dataset.has_target(nearest):  # the episode's first one has a target if any has
+            missed.append(first)
+    return sorted({*range(0, len(dataset), stride), *missed})
 
 
 def _transitions(batch: SegmentBatch, facts: SampleFacts, encoder: EMATargetEncoder | None) -> tuple[Tensor, ...]:

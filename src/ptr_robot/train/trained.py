@@ -58,6 +58,13 @@ def load_trained(path: Path) -> TrainedPolicy:
     return TrainedPolicy(policy=policy, belief=_load_belief(folder, policy), sources=sources)
 
 
+def restore_belief(belief: BeliefTokenizer, path: Path) -> None:
+    """Fill the tokenizer as the policy at ``path`` was trained with it; one that had none starts with a fresh one."""
+    file = pretrained_folder(path) / BELIEF_FILE
+    if file.is_file():
+        load_weights(belief, file)
+
+
 def pretrained_folder(path: Path) -> Path:
     """The folder with the weights, also where a whole checkpoint was named."""
     nested = path.expanduser() / "pretrained_model"

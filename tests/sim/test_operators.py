@@ -42,6 +42,8 @@ def test_a_task_is_planned_the_same_beside_any_other():
     [
         ({"brisck": 1}, None, "did you mean 'brisk'"),
         ({"brisk": 0}, None, "must be above 0"),
+        ({"brisk": float("nan")}, None, "must be above 0"),
+        ({"brisk": float("inf")}, None, "must be above 0"),
         ({}, None, "no operator"),
         ({"brisk": 1}, 0.5, "needs a faulty operator"),
         ({"poor": 1}, 0.5, "needs a clean operator"),
@@ -75,11 +77,12 @@ def test_operators_of_ones_own(tmp_path):
         ("shaky: 3", "must map settings to values"),
         ("- shaky", "must map operator names"),
         ("a: [", "not a readable YAML file"),
+        ("müde: {}", "not a readable YAML file"),
     ],
 )
 def test_bad_operator_files_are_refused_in_one_line(tmp_path, text, words):
     path = tmp_path / "operators.yaml"
-    path.write_text(text)
+    path.write_text(text, encoding="latin-1")
     with pytest.raises(ConfigError, match=words) as caught:
         read_operators(path)
     assert "\n" not in str(caught.value)

@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ptr_robot.sim.results import RolloutResult
 from ptr_robot.study.cell import Cell
 from ptr_robot.study.cell_data import CellData
+from ptr_robot.study.cell_evaluation import evaluate_cell
 from ptr_robot.study.cell_plan import plan_cells
 from ptr_robot.study.cell_training import non_default_settings
-from ptr_robot.study.data_jobs import robot_identity
-from ptr_robot.study.definition import TrainingSettings
+from ptr_robot.study.data_jobs import CollectJob, RuleJob, robot_identity
+from ptr_robot.study.definition import EvaluationSettings, TrainingSettings
 from ptr_robot.study.definition_file import read_study
 from ptr_robot.study.jobs import with_needed
 from ptr_robot.study.judged_episode import JudgedEpisode
@@ -54,13 +56,17 @@ def pooled(cells: dict[str, Cell]) -> Cell:
     return cell
 
 
+def _pretrained(cell: Cell) -> Path:
+    return next((cell.run_folder / "checkpoints").glob("0*")) / "pretrained_model"
+
+
 def test_a_pooled_policy_meets_each_task_with_its_own_source(pooled: Cell) -> None:
     record = pooled.read()
     assert record.is_done
     assert record.tasks == ("reach-v3", "push-v3")
     assert {episode.source for episode in record.judged} == {0, 1}
     assert record.curves["step"] == [1, 2, 3, 4]
-    sources = read_sources(next((pooled.run_folder / "checkpoints").glob("0*")) / "pretrained_model")
+    sources = read_sources(_pretrained(pooled))
     first, second = (set(source.action_map.slots.mask.nonzero()[0]) for source in sources)
     assert len(first) == len(second) == 4
     assert not first & second
@@ -111,3 +117,31 @@ def test_what_screening_left_out_was_not_trained_on(cells: dict[str, Cell], tmp_
         JudgedEpisode(0, number, "reach", (), 0.0, weight) for number, weight in enumerate([0.0, 0.25, 1.0, None])
     ]
     assert data.num_training_episodes(judged, REGISTRY["screened"]) == 3
+
+
+def test_every_task_and_seed_has_its_own_maps_and_layouts(pooled: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def watched(load, tasks, seeds, config):
+        policy = load()
+        seen.append((tuple(tasks), set(policy._deployed._robot.action_map.slots.mask.nonzero()[0]), set(seeds)))
+        return RolloutResult(())
+
+    monkeypatch.setattr("ptr_robot.study.cell_evaluation.rollout", watched)
+    tasks = [source.tasks for source in pooled.sources]
+    for seed in (0, 1):
+        evaluate_cell(pooled.run_folder, tasks, EvaluationSettings(episodes=1000), seed, 96)
+    slots = [set(source.action_map.slots.mask.nonzero()[0]) for source in read_sources(_pretrained(pooled))]
+    assert [(names, used) for names, used, _ in seen[:2]] == [(("reach-v3",), slots[0]), (("push-v3",), slots[1])]
+    assert not seen[0][2] & seen[2][2]
+    assert seen[0][2] == seen[1][2]
+
+
+def test_a_map_that_was_edited_is_another_for_rules_too(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    names = []
+    for text in ("one", "two"):
+        path.write_text(text)
+        job = RuleJob(tmp_path, CollectJob.__new__(CollectJob), "length", 16, 0, str(path))
+        names.append(job.settings["robot"])
+    assert names[0] != names[1]

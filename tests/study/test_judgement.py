@@ -87,3 +87,14 @@ def test_what_was_not_judged_has_no_auroc() -> None:
 def test_mean_weights_of_good_and_faulty() -> None:
     episodes = [judged("a", 0, "jitter"), judged("a", 2), judged("b", 4)]
     assert mean_weights(episodes) == {"good": 4.0, "faulty": 1.0}
+
+
+def test_what_a_rule_cannot_judge_comes_last_and_weighs_one() -> None:
+    unjudged = [Suspicion(0, "a", math.nan), *SUSPICIONS[1:3], Suspicion(7, "a", 9.0), Suspicion(8, "a", math.nan)]
+    assert kept_episodes(EpisodeFilter("knn"), unjudged, {}) == [1, 2, 7]
+    assert kept_episodes(EpisodeFilter("knn", keep=0.8), unjudged, {}) == [0, 1, 2, 7]
+    weights = episode_weights(EpisodeWeighting("knn"), unjudged, {})
+    assert weights.pop(0) == weights.pop(8) == 1.0
+    judged_alone = [suspicion for suspicion in unjudged if not math.isnan(suspicion.value)]
+    assert weights == episode_weights(EpisodeWeighting("knn"), judged_alone, {})
+    assert set(episode_weights(EpisodeWeighting("knn"), [unjudged[0]], {}).values()) == {1.0}

@@ -13,12 +13,15 @@ from ptr_robot.policy.deployed import DeployedPolicy
 from ptr_robot.sim.environment import MetaWorldEnvironment
 from ptr_robot.sim.policies import Observation, RolloutEpisode
 from ptr_robot.sim.rendering import CameraConfig
+from ptr_robot.sim.tasks import instructions
+from ptr_robot.study.evaluation import EvaluationConfig, PolicyFlags
 from ptr_robot.study.rollout_policy import (
     MetaWorldPolicy,
     camera_of,
     checkpoint_folder,
+    fed_sources,
     load_rollout_policy,
-    metaworld_source,
+    tasks_by_source,
 )
 
 EPISODES = [RolloutEpisode("reach-v3", 3), RolloutEpisode("reach-v3", 4)]
@@ -62,7 +65,7 @@ def test_a_run_stands_for_its_last_checkpoint(saved_run: Path) -> None:
 def test_another_robot_is_refused(trained, other_run) -> None:
     with pytest.raises(ConfigError, match=r"trained for unitree_g1 .*evaluate a policy that was trained on Meta-World"):
         load_rollout_policy(str(other_run(robot_name="unitree_g1")), seed=0)
-    assert metaworld_source("run", trained.sources) is trained.sources[0]
+    assert fed_sources("run", trained.sources) == [0]
 
 
 def test_the_camera_comes_from_the_policy(trained) -> None:
@@ -92,10 +95,10 @@ def test_images_that_are_not_square_need_a_stated_size(trained) -> None:
 def test_a_state_of_the_right_length_and_another_name_is_refused(trained, key, is_fed) -> None:
     source = dataclasses.replace(trained.sources[0], state_key=key)  # four numbers
     if is_fed:
-        assert metaworld_source("run", [source]) is source
+        assert fed_sources("run", [source]) == [0]
         return
     with pytest.raises(ConfigError, match=r"metaworld \(observation.environment_state 4, action 4\)"):
-        metaworld_source("run", [source])
+        fed_sources("run", [source])
 
 
 @pytest.mark.parametrize(
@@ -109,3 +112,22 @@ def test_a_camera_that_meta_world_lacks_is_named(trained, cameras, words) -> Non
     source = dataclasses.replace(trained.sources[0], cameras=cameras)
     with pytest.raises(ConfigError, match=words):
         camera_of("run", source, 48)
+
+
+def test_each_task_is_met_with_a_source_that_shows_it(trained) -> None:
+    words = instructions()
+    reach, push = (
+        dataclasses.replace(trained.sources[0], name=task, tasks=(words[task],)) for task in ("reach-v3", "push-v3")
+    )
+    other = dataclasses.replace(reach, state_key="observation.environment_state")  # of another length: cannot be fed
+    tasks = ["push-v3", "reach-v3"]
+    assert tasks_by_source("run", [other, reach, push], tasks) == {2: ["push-v3"], 1: ["reach-v3"]}
+    assert tasks_by_source("run", [reach], tasks) == {0: tasks}  # there is no other
+    with pytest.raises(ConfigError, match=r"run was trained on reach-v3, push-v3, none of which shows drawer-open-v3"):
+        tasks_by_source("run", [reach, push], ["drawer-open-v3"])
+
+
+def test_results_are_named_after_the_run_however_it_is_given(saved_run: Path) -> None:
+    paths = [saved_run, saved_run / "checkpoints" / "000001", saved_run / "checkpoints" / "last" / "pretrained_model"]
+    outputs = {EvaluationConfig(policy=PolicyFlags(str(path))).output for path in paths}
+    assert outputs == {Path("outputs/eval") / saved_run.name}

@@ -101,6 +101,27 @@ def test_a_setting_changes_only_what_it_names(tmp_path: Path) -> None:
             "settings.b pools several datasets and the method 'weight-knn' weighs",
         ),
         ({"tasks": ["reech"]}, "there is no Meta-World task 'reech'"),
+        ({"evaluation": {"max_steps": 600}}, "evaluation: max_steps=600 is out of range"),
+        ({"demonstrations": {"camera_size": 8}}, "demonstrations: image_size=8 is out of range"),
+        ({"settings": {"a": {"robot": "metawrld"}}}, "settings.a: there is no robot 'metawrld'"),
+        ({"baseline": "sftt"}, "baseline: no method 'sftt'; did you mean 'sft'"),
+        (
+            {"sweeps": {"b": "weights.betta"}, "sweep_reference": "bold"},
+            "sweeps.b: 'weights.betta' is no number among PTR's settings; did you mean 'weights.beta'",
+        ),
+        (
+            {"sweeps": {"b": "weights.map"}, "sweep_reference": "bold"},
+            "sweeps.b: 'weights.map' is no number among PTR's settings",
+        ),
+        ({"methods": [1, "sft"]}, "methods: 1 is neither a method's name nor a row"),
+        (
+            {"methods": [{"name": "a", "method": "paper", "ptr": {"weights": {"alpha": "x"}}}]},
+            "a: ptr.weights.alpha is 'x'; it must be a number",
+        ),
+        (
+            {"methods": [{"name": "a", "method": "paper", "ptr": {"weights": {"alpha": None}}}]},
+            "alpha is None; it must be",
+        ),
         ({"methods": ["stf"]}, "there is no method 'stf'; did you mean 'sft'"),
         ({"methods": ["sft", "sft"]}, "methods: 'sft' stands there twice"),
         ({"methods": "sft"}, "methods must be a list"),

@@ -18,6 +18,7 @@ from ptr_robot.study.definition_file import read_study
 from ptr_robot.study.jobs import with_needed
 from ptr_robot.study.study_report import print_report, write_report
 from ptr_robot.study.study_run import read_records
+from tests.study.made_records import made_cell, made_records
 
 pytestmark = pytest.mark.slow
 
@@ -144,3 +145,16 @@ def test_a_report_of_nothing_is_refused(tmp_path: Path) -> None:
 def test_a_study_must_be_named() -> None:
     with pytest.raises(ConfigError, match=r"which study.*corruption"):
         run(["study"])
+
+
+def test_results_of_two_versions_of_a_library_are_pointed_out(tmp_path: Path) -> None:
+    study = read_study("smoke")
+    setting, method = next(iter(study.settings)), study.methods[0].name
+    cells = [
+        made_cell(setting, method, seed, {"reach-v3": 0.5}, versions={"mujoco": f"3.{seed}", "torch": "2"})
+        for seed in (0, 1)
+    ]
+    write_report(made_records(study, cells), tmp_path)
+    text = (tmp_path / "tables.md").read_text()
+    assert "cells were run with mujoco 3.0, 3.1: differences between them may be the library's." in text
+    assert "torch 2" not in text

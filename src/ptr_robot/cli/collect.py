@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from ptr_robot.cli.flags import parse_flags
 from ptr_robot.errors import ConfigError
@@ -64,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
     console = Console()
     console.print(summary(recorded))
     num_faulty = sum(episode.truth.is_faulty for episode in recorded)
-    console.print(f"{config.output}: {len(recorded)} episodes, {num_faulty} of them with faults")
+    console.print(f"{escape(config.output)}: {len(recorded)} episodes, {num_faulty} of them with faults")
     return 0
 
 
@@ -77,7 +79,9 @@ def summary(recorded: Sequence[RecordedEpisode]) -> Table:
     for (task, operator), episodes in sorted(groups.items()):
         num_successes = sum(bool(episode.truth.is_success) for episode in episodes)
         mean_length = sum(episode.num_frames for episode in episodes) / len(episodes)
-        table.add_row(task, operator, str(len(episodes)), f"{num_successes / len(episodes):.2f}", f"{mean_length:.0f}")
+        table.add_row(
+            task, Text(operator), str(len(episodes)), f"{num_successes / len(episodes):.2f}", f"{mean_length:.0f}"
+        )
     return table
 
 

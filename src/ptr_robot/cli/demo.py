@@ -32,6 +32,6 @@ def main(arguments: Sequence[str]) -> int:
     console.print(LEGEND)
     for sentence in verdict(findings.comparison):
         console.print(f"- {sentence}")
-    console.print(f"Figures: {config.root / FIGURES_FOLDER}; open {report}")
+    console.print(escape(f"Figures: {config.root / FIGURES_FOLDER}; open {report}"))
     console.print(f"This took {(time.monotonic() - started) / 60:.1f} minutes; what is there is reused the next time.")
     return 0

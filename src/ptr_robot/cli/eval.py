@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from ptr_robot.cli.flags import parse_flags
 from ptr_robot.sim.results import EpisodeResult, RolloutResult
 from ptr_robot.sim.statistics import Interval
-from ptr_robot.study.evaluation import RESULTS_FILE, EvaluationConfig, checked_source, evaluate
+from ptr_robot.study.evaluation import RESULTS_FILE, EvaluationConfig, checked_groups, evaluate
 from ptr_robot.study.progress import counting
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the verb."""
     config = parse_flags(EvaluationConfig, arguments)
-    checked_source(config)  # before anything is shown
+    checked_groups(config)  # before anything is shown
     num_episodes = len(config.tasks) * config.eval.n_episodes
     num_successes = 0
     with counting("evaluating", num_episodes, Console(stderr=True)) as advance:
@@ -30,7 +31,8 @@ def main(arguments: Sequence[str]) -> int:
         result = evaluate(config, note)
     console = Console()
     console.print(success_table(result))
-    console.print(f"{config.output / RESULTS_FILE}: {num_episodes} episodes; intervals are Wilson's, 95%")
+    written = escape(str(config.output / RESULTS_FILE))
+    console.print(f"{written}: {num_episodes} episodes; intervals are Wilson's, 95%")
     return 0
 
 

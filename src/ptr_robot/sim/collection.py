@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ def resolve_mixture(
     for name, share in shares.items():
         if name not in operators:
             raise ConfigError(f"there is no operator {name!r}; {did_you_mean(name, operators)}")
-        if share <= 0:
+        if not 0 < share < math.inf:
             raise ConfigError(f"the operator {name!r} has the share {share}; shares must be above 0")
     if not shares:
         raise ConfigError("no operator was named; name at least one, for example --operators='{steady: 1}'")

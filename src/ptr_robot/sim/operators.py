@@ -148,7 +148,7 @@ def read_operators(path: Path) -> dict[str, OperatorConfig]:
 
     try:
         entries = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError) as error:
+    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not a readable YAML file ({str(error).splitlines()[0]})") from error
     if not isinstance(entries, Mapping):
         raise ConfigError(f"{path}: must map operator names to their settings")

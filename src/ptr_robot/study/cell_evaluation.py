@@ -6,13 +6,12 @@ import functools
 from collections.abc import Sequence
 from pathlib import Path
 
-from ptr_robot.policy.deployed import DeployedPolicy
 from ptr_robot.sim.rollouts import RolloutConfig, rollout
 from ptr_robot.study.cell_record import EpisodeOutcome
 from ptr_robot.study.definition import LAYOUTS_PER_SEED, EvaluationSettings
-from ptr_robot.study.rollout_policy import MetaWorldPolicy, camera_of, checkpoint_folder
+from ptr_robot.study.rollout_policy import camera_of, checkpoint_folder, load_rollout_policy
 from ptr_robot.train.sources import read_sources
-from ptr_robot.train.trained import load_trained, pretrained_folder
+from ptr_robot.train.trained import pretrained_folder
 
 FIRST_LAYOUT = 1000  # layouts of seed s: from this + s * LAYOUTS_PER_SEED on
 ENVIRONMENTS_AT_ONCE = 25  # the policy is called once for all of them
@@ -38,14 +37,10 @@ def evaluate_cell(
             camera=camera_of(str(run), sources[number], camera_size),
         )
         result = rollout(
-            functools.partial(_load_policy, run, number, seed), tasks, range(first, first + settings.episodes), config
+            functools.partial(load_rollout_policy, str(run), seed, number),
+            tasks,
+            range(first, first + settings.episodes),
+            config,
         )
         outcomes += [EpisodeOutcome(e.task, e.seed, e.is_success, e.num_steps) for e in result.episodes]
     return tuple(outcomes)
-
-
-def _load_policy(run: Path, source_number: int, seed: int) -> MetaWorldPolicy:
-    """The policy with the maps of one of its sources."""
-    trained = load_trained(checkpoint_folder(run))
-    source = trained.sources[source_number]
-    return MetaWorldPolicy(DeployedPolicy(trained.policy, trained.belief, source), source, seed)

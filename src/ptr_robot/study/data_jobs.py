@@ -168,7 +168,8 @@ class RuleJob(StageJob):
     @property
     def settings(self) -> dict[str, Any]:
         """What the scores depend on beside the dataset."""
-        return {"rule": self.rule, "chunk_length": self.chunk_length, "seed": self.seed, "robot": self.robot}
+        robot = robot_identity(self.robot)
+        return {"rule": self.rule, "chunk_length": self.chunk_length, "seed": self.seed, "robot": robot}
 
     def make(self, output: Path) -> None:
         """Score the episodes."""
@@ -194,17 +195,18 @@ def source_fields(dataset: Path, robot: str | None) -> dict[str, Any]:
 
     ``robot`` is a map that lies beside this file, one of ptr-robot's own, or a file.
     """
-    return {"repo_id": str(dataset), "robot": _robot_file(robot), "state_key": STATE_KEY}
+    return {"repo_id": str(dataset), "robot": robot_file(robot), "state_key": STATE_KEY}
 
 
 def robot_identity(robot: str | None) -> str | None:
     """The map's name, and what its file says where it is not the study's own."""
     if robot is None:
         return None
-    file = Path(_robot_file(robot))
+    file = Path(robot_file(robot))
     return f"{robot} {fingerprint(file.read_text())}" if file.is_file() else robot
 
 
-def _robot_file(robot: str | None) -> str:
+def robot_file(robot: str | None) -> str:
+    """The name or the file that stands for a map."""
     own = ROBOT_FILE.parent / f"{robot}.yaml"
     return str(ROBOT_FILE) if robot is None else str(own) if own.is_file() else robot

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,8 @@ from ptr_robot.errors import ConfigError, did_you_mean
 from ptr_robot.policy.presets import PRESETS as POLICY_PRESETS
 from ptr_robot.sim.collection import resolve_mixture
 from ptr_robot.sim.operators import CLEAN_OPERATORS, OPERATORS
+from ptr_robot.sim.rendering import CameraConfig
+from ptr_robot.sim.rollouts import RolloutConfig
 from ptr_robot.sim.tasks import resolve_tasks
 from ptr_robot.study.method_row import MethodRow
 from ptr_robot.study.names import check_name
@@ -37,7 +40,7 @@ class Demonstrations:
 
     def __post_init__(self) -> None:
         _at_least("demonstrations.episodes", self.episodes, 1)
-        _at_least("demonstrations.camera_size", self.camera_size, 8)
+        _within("demonstrations", lambda: CameraConfig(image_size=self.camera_size))
 
 
 @dataclass(frozen=True)
@@ -135,6 +138,7 @@ class EvaluationSettings:
             _at_least(f"evaluation.{name}", getattr(self, name), 1)
         if self.episodes > LAYOUTS_PER_SEED:
             raise ConfigError(f"evaluation.episodes is {self.episodes}; a seed has {LAYOUTS_PER_SEED} layouts")
+        _within("evaluation", lambda: RolloutConfig(execute_steps=self.n_action_steps, max_steps=self.max_steps))
 
 
 @dataclass(frozen=True)
@@ -216,6 +220,14 @@ class Study:
 def _at_least(name: str, value: int, least: int) -> None:
     if value < least:
         raise ConfigError(f"{name} is {value}; it must be at least {least}")
+
+
+def _within(place: str, build: Callable[[], object]) -> None:
+    """Let the class that a setting is for complain about it, before anything runs."""
+    try:
+        build()
+    except ConfigError as error:
+        raise ConfigError(f"{place}: {error}") from error
 
 
 def _once(name: str, values: list[Any]) -> None:

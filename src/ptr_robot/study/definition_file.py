@@ -9,7 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ptr_robot.data.robots import load_robot
 from ptr_robot.errors import ConfigError, did_you_mean, require
+from ptr_robot.study.cell_training import all_settings
+from ptr_robot.study.data_jobs import robot_file
 from ptr_robot.study.definition import Study
 from ptr_robot.study.methods import REGISTRY
 from ptr_robot.train.config_file import merged
@@ -37,6 +40,7 @@ def read_study(source: str, overrides: Mapping[str, Any] | None = None) -> Study
     content = merged(content, changes)
     content["methods"] = [_expanded(path, entry) for entry in _as_list(path, "methods", content.get("methods"))]
     study = _decode(path, content)
+    _check_references(path, study)
     return study if chosen is None else _with_settings(study, chosen)
 
 
@@ -75,6 +79,28 @@ def _decode(path: Path, content: dict[str, Any]) -> Study:
     return study
 
 
+def _check_references(path: Path, study: Study) -> None:
+    """What a study names that lies elsewhere: methods to compare with, robots, and settings of PTR that are swept."""
+    rows = {row.name: row for row in study.methods}
+    for field in ("baseline", "upper_bound"):
+        name = getattr(study, field)
+        if name not in rows and name not in REGISTRY:
+            raise ConfigError(f"{path}: {field}: no method {name!r}; {did_you_mean(name, [*rows, *REGISTRY])}")
+    for name, setting in study.settings.items():
+        if setting.robot is not None:
+            try:
+                load_robot(robot_file(setting.robot))
+            except ConfigError as error:
+                raise ConfigError(f"{path}: settings.{name}: {error}") from error
+    if study.sweeps:
+        values = all_settings(rows[study.sweep_reference], study.training)
+        numbers = [name for name, value in values.items() if isinstance(value, int | float)]
+        for name, swept in study.sweeps.items():
+            if swept not in numbers:
+                hint = did_you_mean(swept, numbers)
+                raise ConfigError(f"{path}: sweeps.{name}: {swept!r} is no number among PTR's settings; {hint}")
+
+
 def _own_words(error: BaseException | None) -> str | None:
     """What a config class said of its values, which draccus wraps in a message of its own."""
     while error is not None and not isinstance(error, ConfigError):
@@ -84,9 +110,10 @@ def _own_words(error: BaseException | None) -> str | None:
 
 def _describe(error: Any) -> str:
     """Which value could not be read, and why."""
-    place = ".".join(error.key_path)
-    lines = [line.strip() for line in error.message.splitlines() if line.strip()]
-    reason = "it has another form" if "Underlying error" in error.message else lines[-1]
+    place = ".".join(getattr(error, "key_path", ()))
+    message = str(getattr(error, "message", error))
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    reason = "it has another form" if "Underlying error" in message or not lines else lines[-1]
     return f"{place}: {reason}" if place else reason
 
 
@@ -120,8 +147,10 @@ def _as_list(path: Path, name: str, value: Any) -> list[Any]:
 
 def _expanded(path: Path, entry: Any) -> dict[str, Any]:
     """A method of the file: a name of the registry, or a row of its own."""
+    if isinstance(entry, dict):
+        return dict(entry)
     if not isinstance(entry, str):
-        return dict(entry) if isinstance(entry, dict) else {"name": str(entry)}
+        raise ConfigError(f"{path}: methods: {entry!r} is neither a method's name nor a row with a name of its own")
     if entry not in REGISTRY:
         raise ConfigError(f"{path}: there is no method {entry!r}; {did_you_mean(entry, REGISTRY)}")
     return dataclasses.asdict(REGISTRY[entry])
@@ -129,7 +158,7 @@ def _expanded(path: Path, entry: Any) -> dict[str, Any]:
 
 def _chosen_methods(path: Path, names: list[str], entries: list[Any]) -> list[Any]:
     known: dict[str, Any] = {name: name for name in REGISTRY}
-    known |= {entry if isinstance(entry, str) else str(entry.get("name")): entry for entry in entries}
+    known |= {_expanded(path, entry).get("name", ""): entry for entry in entries}
     for name in names:
         if name not in known:
             raise ConfigError(f"{path}: there is no method {name!r}; {did_you_mean(name, known)}")

@@ -70,7 +70,7 @@ class DemoConfig:
     output_dir: str = "outputs/demo"
     # full, or smoke: a few seconds that only show that everything works.
     scale: str = "full"
-    # Of the collection, the trainings and the sampling of actions.
+    # Of the collection and the trainings; every policy meets the same layouts, with the same noise, whatever it is.
     seed: int = 0
     # Processes that collect, train and evaluate side by side.
     num_workers: int = 2

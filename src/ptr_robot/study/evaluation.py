@@ -16,7 +16,7 @@ from ptr_robot.errors import ConfigError
 from ptr_robot.sim.results import EpisodeResult, RolloutResult
 from ptr_robot.sim.rollouts import RolloutConfig, rollout
 from ptr_robot.sim.tasks import resolve_tasks
-from ptr_robot.study.rollout_policy import camera_of, checkpoint_folder, load_rollout_policy, metaworld_source
+from ptr_robot.study.rollout_policy import camera_of, checkpoint_folder, load_rollout_policy, tasks_by_source
 from ptr_robot.train.sources import SourceRecord, read_sources
 from ptr_robot.train.trained import pretrained_folder
 
@@ -97,22 +97,21 @@ class EvaluationConfig:
         """Where the results go."""
         if self.output_dir is not None:
             return Path(self.output_dir).expanduser()
-        return Path("outputs") / "eval" / checkpoint_folder(Path(self.policy.path)).resolve().parent.parent.name
+        folder = checkpoint_folder(Path(self.policy.path)).resolve()
+        checkpoint = folder.parent if folder.name == "pretrained_model" else folder
+        return Path("outputs") / "eval" / checkpoint.parent.parent.name
 
 
 def evaluate(config: EvaluationConfig, on_episode: Callable[[EpisodeResult], None] | None = None) -> RolloutResult:
     """Roll the policy out, write ``eval_info.json`` and the videos, and return what was found."""
-    source = checked_source(config)
-    output = config.output
+    groups = checked_groups(config)
     started = time.monotonic()
-    result = rollout(
-        functools.partial(load_rollout_policy, config.policy.path, config.seed),
-        config.tasks,
-        list(config.seeds),
-        rollout_config(config, source),
-        on_episode,
-    )
-    write_evaluation(output / RESULTS_FILE, config, result, time.monotonic() - started)
+    episodes: list[EpisodeResult] = []
+    for number, (tasks, settings) in groups.items():
+        load = functools.partial(load_rollout_policy, config.policy.path, config.seed, number)
+        episodes += rollout(load, tasks, list(config.seeds), settings, on_episode).episodes
+    result = RolloutResult(tuple(sorted(episodes, key=lambda episode: config.tasks.index(episode.task))))
+    write_evaluation(config.output / RESULTS_FILE, config, result, time.monotonic() - started)
     return result
 
 
@@ -147,13 +146,13 @@ def write_evaluation(path: Path, config: EvaluationConfig, result: RolloutResult
         file.write((json.dumps(record, indent=1) + "\n").encode())
 
 
-def checked_source(config: EvaluationConfig) -> SourceRecord:
-    """Complaints about the policy, the tasks and the camera come before any process is started."""
+def checked_groups(config: EvaluationConfig) -> dict[int, tuple[list[str], RolloutConfig]]:
+    """The tasks that are met with each source's maps, and how; complaints come before any process is started."""
     if not config.policy.path:
         raise ConfigError("which policy? name its run or checkpoint folder: ptr eval --policy.path=FOLDER")
     folder = pretrained_folder(checkpoint_folder(Path(config.policy.path)))
     if not folder.is_dir():
         raise ConfigError(f"--policy.path={config.policy.path}: there is no such folder")
-    source = metaworld_source(config.policy.path, read_sources(folder))
-    rollout_config(config, source)
-    return source
+    sources = read_sources(folder)
+    groups = tasks_by_source(config.policy.path, sources, config.tasks)
+    return {number: (tasks, rollout_config(config, sources[number])) for number, tasks in groups.items()}

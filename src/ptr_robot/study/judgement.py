@@ -24,12 +24,15 @@ class Suspicion:
 def kept_episodes(
     choice: EpisodeFilter, suspicions: Sequence[Suspicion], truths: Mapping[int, EpisodeTruth]
 ) -> list[int]:
-    """The clean episodes, or of each task the least suspected ones; ties go to the earlier episode."""
+    """The clean episodes, or of each task the least suspected ones; ties go to the earlier episode.
+
+    An episode that the rule cannot judge (NaN: shorter than a chunk) stays only where others do not suffice.
+    """
     if choice.by == TRUTH:
         return sorted(number for number, truth in truths.items() if not truth.is_faulty)
     kept: list[int] = []
     for group in _by_task(suspicions):
-        ranked = sorted(group, key=lambda suspicion: (suspicion.value, suspicion.episode_index))
+        ranked = sorted(group, key=lambda one: (math.isnan(one.value), one.value, one.episode_index))
         kept += [suspicion.episode_index for suspicion in ranked[: math.ceil(choice.keep * len(ranked))]]
     return sorted(kept)
 
@@ -37,14 +40,19 @@ def kept_episodes(
 def episode_weights(
     choice: EpisodeWeighting, suspicions: Sequence[Suspicion], truths: Mapping[int, EpisodeTruth]
 ) -> dict[int, float]:
-    """``clip(exp(z / beta))`` with z the standardised good standing within the task; the two bounds for the truth."""
+    """``clip(exp(z / beta))`` with z the standardised good standing within the task; the two bounds for the truth.
+
+    An episode that the rule cannot judge (NaN: shorter than a chunk) weighs one.
+    """
     if choice.by == TRUTH:
         return {number: choice.w_min if truth.is_faulty else choice.w_max for number, truth in truths.items()}
     weights: dict[int, float] = {}
     for group in _by_task(suspicions):
         values = np.array([suspicion.value for suspicion in group])
-        deviation = float(values.std())
-        standings = (values.mean() - values) / deviation if deviation > 0 else np.zeros(len(values))
+        judged = values[~np.isnan(values)]
+        deviation = float(judged.std()) if len(judged) else 0.0
+        standings = (judged.mean() - values) / deviation if deviation > 0 else np.zeros(len(values))
+        standings = np.nan_to_num(standings, nan=0.0)
         clipped = np.clip(np.exp(standings / choice.beta), choice.w_min, choice.w_max)
         weights |= {s.episode_index: float(weight) for s, weight in zip(group, clipped, strict=True)}
     return weights

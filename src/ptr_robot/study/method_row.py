@@ -111,8 +111,18 @@ def changed(config: Config, changes: dict[str, Any], place: str) -> Config:
             if not isinstance(value, dict):
                 raise ConfigError(f"{place}.{name} is a group of settings; write {name}: {{setting: value}}")
             value = changed(current, value, f"{place}.{name}")
+        _check_kind(f"{place}.{name}", current, value)
         replaced[name] = tuple(value) if isinstance(current, tuple) and isinstance(value, list) else value
     return dataclasses.replace(config, **replaced)  # type: ignore[type-var]
+
+
+def _check_kind(place: str, current: Any, value: Any) -> None:
+    """A number for a number, a word for a word; a whole number may stand for any other."""
+    for kind, word in ((bool, "true or false"), (int | float, "a number"), (str, "a word")):
+        if isinstance(current, kind):
+            if not isinstance(value, kind) or (isinstance(value, bool) and not isinstance(current, bool)):
+                raise ConfigError(f"{place} is {value!r}; it must be {word}")
+            return
 
 
 def _check_judge(name: str, judge: str) -> None:

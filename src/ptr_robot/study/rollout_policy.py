@@ -14,6 +14,7 @@ from ptr_robot.policy.deployed import DeployedPolicy, RobotObservation
 from ptr_robot.sim.environment import ACTION_DIM, ENVIRONMENT_STATE_DIM, STATE_DIM
 from ptr_robot.sim.policies import Observation, RolloutEpisode
 from ptr_robot.sim.rendering import CameraConfig
+from ptr_robot.sim.tasks import instructions
 from ptr_robot.train.sources import SourceRecord
 from ptr_robot.train.trained import load_trained
 
@@ -52,10 +53,13 @@ class MetaWorldPolicy:
         )
 
 
-def load_rollout_policy(path: str, seed: int) -> MetaWorldPolicy:
-    """The policy at ``path``; a partial of this function is what ``rollout`` calls in each of its processes."""
+def load_rollout_policy(path: str, seed: int, number: int | None = None) -> MetaWorldPolicy:
+    """The policy at ``path`` with the maps of one of its sources, the first that Meta-World can feed unless named.
+
+    A partial of this function is what ``rollout`` calls in each of its processes.
+    """
     trained = load_trained(checkpoint_folder(Path(path)))
-    source = metaworld_source(path, trained.sources)
+    source = trained.sources[fed_sources(path, trained.sources)[0] if number is None else number]
     return MetaWorldPolicy(DeployedPolicy(trained.policy, trained.belief, source), source, seed)
 
 
@@ -65,11 +69,28 @@ def checkpoint_folder(path: Path) -> Path:
     return last.resolve() if last.is_dir() else path.expanduser()
 
 
-def metaworld_source(path: str, sources: Sequence[SourceRecord]) -> SourceRecord:
-    """The first source that Meta-World can feed; a policy of another robot is refused in one line."""
-    for source in sources:
-        if _is_fed(source) and source.action_map.slots.size == ACTION_DIM:
-            return source
+def tasks_by_source(path: str, sources: Sequence[SourceRecord], tasks: Sequence[str]) -> dict[int, list[str]]:
+    """Which tasks are met with the maps of which source: one that shows the task, or the only one there is."""
+    fed, words = fed_sources(path, sources), instructions()
+    chosen: dict[int, list[str]] = {}
+    for task in tasks:
+        showing = [number for number in fed if words[task] in sources[number].tasks]
+        if not showing and len(fed) > 1:
+            names = ", ".join(sources[number].name for number in fed)
+            raise ConfigError(f"{path} was trained on {names}, none of which shows {task}: name tasks that one shows")
+        chosen.setdefault((showing or fed)[0], []).append(task)
+    return chosen
+
+
+def fed_sources(path: str, sources: Sequence[SourceRecord]) -> list[int]:
+    """The sources that Meta-World can feed, by number; a policy of another robot is refused in one line."""
+    numbers = [
+        number
+        for number, source in enumerate(sources)
+        if _is_fed(source) and source.action_map.slots.size == ACTION_DIM
+    ]
+    if numbers:
+        return numbers
     known = ", ".join(
         f"{source.robot} ({source.state_key or 'state'} {source.state_map.slots.size}, "
         f"action {source.action_map.slots.size})"

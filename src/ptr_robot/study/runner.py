@@ -54,6 +54,8 @@ class _Queue:
         result.job.fail(result.reason)
         ended = [result]
         for job in [job for job in self.waiting if any(needed.key == result.job.key for needed in job.after)]:
+            if job not in self.waiting:  # it needed another one that could not be done either
+                continue
             self.waiting.remove(job)
             ended += self.end(JobResult(job, 0.0, f"{result.job.title} failed: {result.reason}"))
         return ended

@@ -63,7 +63,7 @@ def print_report(report: StudyReport, console: Console) -> None:
         console.print(note, style="dim")
     for line in _complaints(records):
         console.print(escape(line), style="red")
-    console.print(f"{report.root / TABLES_FILE}, {RESULTS_FILE}, {FIGURES_FOLDER}/", soft_wrap=True)
+    console.print(escape(f"{report.root / TABLES_FILE}, {RESULTS_FILE}, {FIGURES_FOLDER}/"), soft_wrap=True)
 
 
 def _markdown(report: StudyReport) -> str:
@@ -76,7 +76,11 @@ def _complaints(records: StudyRecords) -> list[str]:
     lines = [f"{r.setting}/{r.method}/{r.seed} failed: {r.reason}" for r in records.failed]
     if records.num_missing:
         lines.append(f"{records.num_missing} cells have no record yet; run the study again to do them.")
-    return lines
+    return lines + [
+        f"cells were run with {library} {', '.join(found)}: differences between them may be the library's."
+        for library, found in records.versions.items()
+        if len(found) > 1
+    ]
 
 
 def _results(findings: StudyFindings, sweeps: tuple[Sweep, ...], pooling: tuple[PoolingFinding, ...]) -> dict[str, Any]:

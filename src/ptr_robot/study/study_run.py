@@ -35,6 +35,12 @@ class StudyRecords:
         """The finished cells of a method by seed."""
         return {record.seed: record for record in self.done if (record.setting, record.method) == (setting, method)}
 
+    @property
+    def versions(self) -> dict[str, list[str]]:
+        """Which versions of each library the finished cells were run with."""
+        names = dict.fromkeys(name for record in self.done for name in record.versions)
+        return {name: sorted({r.versions[name] for r in self.done if name in r.versions}) for name in names}
+
 
 def run_study(study: Study, root: Path, num_workers: int, watch: Watcher, *, keeps_checkpoints: bool = False) -> None:
     """Do every cell that has no result of these settings, with the data it needs."""

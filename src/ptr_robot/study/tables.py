@@ -58,9 +58,9 @@ def detection_table(finding: SettingFinding) -> TextTable | None:
     if not finding.detection:
         return None
     faults = list(dict.fromkeys(found.fault for found in finding.detection))
-    counts = {found.fault: found.num_faulty for found in finding.detection}
-    seeds = max(len(method.seeds) for method in finding.methods)
-    columns = ("AUROC", *(f"{fault.replace('_', ' ')} ({counts[fault] // seeds})" for fault in faults))
+    num_seeds = {method.method: max(1, len(method.seeds)) for method in finding.methods}
+    counts = {found.fault: found.num_faulty / num_seeds[found.method] for found in finding.detection}
+    columns = ("AUROC", *(f"{fault.replace('_', ' ')} ({counts[fault]:.0f})" for fault in faults))
     rows = []
     for method, title, value in dict.fromkeys((f.method, f.title, f.value) for f in finding.detection):
         areas = {f.fault: f.auroc.estimate for f in finding.detection if (f.method, f.value) == (method, value)}

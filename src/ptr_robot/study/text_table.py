@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from rich.table import Table
+from rich.text import Text
 
 from ptr_robot.sim.statistics import Interval
 
@@ -36,7 +37,7 @@ class TextTable:
             heading = column if len(column) <= _HEADING else column.replace(" ", "\n")
             table.add_column(heading, no_wrap=True, justify="right")
         for row in self.rows:
-            table.add_row(*row)
+            table.add_row(*map(Text, row))  # as it is: brackets are no markup
         return table
 
 

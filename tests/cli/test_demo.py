@@ -14,9 +14,17 @@ from ptr_robot.cli.main import run
 from ptr_robot.data.ground_truth import read_ground_truth
 from ptr_robot.errors import ConfigError
 from ptr_robot.study.demo import read_findings
-from ptr_robot.study.demo_plan import METHODS, DemoConfig, collection_stage, evaluation_stage, training_stage
+from ptr_robot.study.demo_plan import (
+    METHODS,
+    DemoConfig,
+    collection_stage,
+    evaluation_stage,
+    training_flags,
+    training_stage,
+)
 from ptr_robot.study.report import comparison_rows, write_report
 from ptr_robot.study.training_runs import TrainingCommand, TrainingFailedError, train_side_by_side
+from ptr_robot.train.records import read_records
 
 pytestmark = pytest.mark.slow
 
@@ -65,14 +73,23 @@ def test_run_twice_it_does_nothing_twice(demo: DemoConfig, capsys: pytest.Captur
     assert all(word in shown.out for word in ("SFT", "PTR (paper)", "gap share", "One training seed"))
 
 
-def test_an_interrupted_training_is_gone_on_with(demo: DemoConfig, tmp_path: Path) -> None:
-    stage = training_stage(demo, METHODS[0])
-    shutil.copytree(stage.output, tmp_path / "run", symlinks=True)
+def test_an_interrupted_training_is_gone_on_with(demo: DemoConfig) -> None:
+    """It has a checkpoint of half its steps, and no scores yet."""
+    stage, half = training_stage(demo, METHODS[0]), demo.sizes.steps // 2
     stage.begin()
-    shutil.copytree(tmp_path / "run", stage.output, symlinks=True)
+    assert run(["train", *training_flags(demo, METHODS[0], ()), f"--save_freq={half}"]) == 0
+    checkpoints, scores = stage.output / "checkpoints", stage.output / "episode_scores.parquet"
+    shutil.rmtree(checkpoints / f"{demo.sizes.steps:06d}")
+    (checkpoints / "last").unlink()
+    scores.unlink()
     assert run(["demo", f"--output_dir={demo.output_dir}", "--scale=smoke"]) == 0
     assert stage.is_complete
     assert "resumed from" in (demo.root / "logs" / "sft-train.log").read_text()
+    starts = json.loads((stage.output / "run.json").read_text())["starts"]
+    assert [start["first_step"] for start in starts] == [0, half]
+    assert [record["step"] for record in read_records(stage.output)] == [2, 4, 6]
+    assert (checkpoints / "last").resolve().name == f"{demo.sizes.steps:06d}"
+    assert scores.is_file()
 
 
 def test_other_settings_are_other_stages(demo: DemoConfig) -> None:

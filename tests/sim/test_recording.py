@@ -98,6 +98,18 @@ def test_an_interrupted_recording_leaves_nothing(plan, tmp_path, error, raised):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_a_killed_recording_left_is_removed_by_the_next_one(plan, tmp_path):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    names = [f".new.partial-{pid}" for pid in (ended.pid, os.getpid(), os.getppid())]
+    names += [f".newer.partial-{ended.pid}", ".new.partial-ab12"]
+    for name in names:
+        (tmp_path / name / "meta").mkdir(parents=True)
+    config = RecordingConfig(has_images=False, num_workers=1, match_lengths=False)
+    record(tmp_path / "new", plan[:1], OPERATORS, config)
+    assert {path.name for path in tmp_path.iterdir()} == {"new", *names[2:]}
+
+
 def test_a_killed_worker_is_one_line_and_leaves_nothing(plan, tmp_path):
     """As the kernel does when memory runs out."""
 

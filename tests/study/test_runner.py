@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import time
@@ -41,6 +42,8 @@ class Note(Job):
         return (self.folder / self.name).is_file()
 
     def run(self) -> None:
+        if self.does == "hold":
+            self.hold()
         time.sleep(self.seconds)
         if self.does == "complain":
             raise DataError("the ink\nis dry")
@@ -50,6 +53,16 @@ class Note(Job):
             os.kill(os.getpid(), signal.SIGKILL)
         before = [(self.folder / needed.name).read_text().splitlines()[0] for needed in self.needs]
         (self.folder / self.name).write_text(f"{self.name}({','.join(before)})\n{os.getpid()}")
+
+    def hold(self) -> None:
+        """Keep a draft for as long as it takes, and no longer, whatever other signal comes."""
+        draft = self.folder / f"{self.name}.draft"
+        draft.mkdir()
+        try:
+            time.sleep(self.seconds)
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+            draft.rmdir()
 
     def fail(self, reason: str) -> None:
         (self.folder / f"{self.name}.failed").write_text(reason)
@@ -85,6 +98,16 @@ def test_a_failed_job_is_noted_with_all_that_need_it(tmp_path: Path) -> None:
     assert "Traceback" in (tmp_path / "logs" / "worker-0.log").read_text()
 
 
+def test_a_job_that_needs_a_failed_one_in_two_ways_fails_once(tmp_path: Path) -> None:
+    """As a cell does that needs a dataset and a rule of the same dataset."""
+    bad = Note(tmp_path, "bad", does="complain")
+    rule = Note(tmp_path, "rule", (bad,))
+    good = Note(tmp_path, "good")
+    reasons = run_jobs(with_needed([Note(tmp_path, "cell", (bad, rule)), good]), 1, tmp_path, quiet)
+    assert set(reasons) == {"bad", "rule", "cell"}
+    assert good.is_done()
+
+
 def test_a_process_that_dies_is_replaced(tmp_path: Path) -> None:
     jobs = [Note(tmp_path, "dead", does="die"), Note(tmp_path, "alive")]
     reasons = run_jobs(jobs, 1, tmp_path, quiet)
@@ -92,18 +115,19 @@ def test_a_process_that_dies_is_replaced(tmp_path: Path) -> None:
     assert jobs[1].is_done()
 
 
-def test_an_interrupted_run_keeps_what_is_done_and_leaves_no_process(tmp_path: Path) -> None:
-    jobs = [Note(tmp_path, "quick"), Note(tmp_path, "slow", seconds=600)]
+def test_an_interrupted_run_keeps_what_is_done_cleans_up_and_leaves_no_process(tmp_path: Path) -> None:
+    jobs = [Note(tmp_path, "quick"), Note(tmp_path, "slow", does="hold", seconds=600)]
 
     def interrupt(state, result) -> None:
-        if result is not None:
+        if jobs[0].is_done() and (tmp_path / "slow.draft").is_dir():
             raise KeyboardInterrupt
 
-    started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         run_jobs(jobs, 2, tmp_path, interrupt)
-    assert time.monotonic() - started < 300
+    assert multiprocessing.active_children() == []
+    assert not (tmp_path / "slow.draft").exists()
     assert [job.key for job in with_needed(jobs)] == ["slow"]
+    assert "Traceback" not in "".join(log.read_text() for log in (tmp_path / "logs").iterdir())
 
 
 def test_only_what_is_missing_is_done(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from ptr_robot.errors import ConfigError
 from ptr_robot.train.checkpoint import latest_checkpoint
 from ptr_robot.train.config import OptimizerConfig
+from ptr_robot.train.episodes import EpisodeLedger
 from ptr_robot.train.loop import train
 from ptr_robot.train.records import read_records
 
@@ -91,6 +92,22 @@ def test_sigkill_resumes_from_the_last_checkpoint(settings, processes, whole_run
     assert (run / "checkpoints" / "last").resolve().name == f"{STEPS:06d}"
     starts = json.loads((run / "run.json").read_text())["starts"]
     assert [start["first_step"] for start in starts] == [0, 3]
+
+
+def test_a_run_that_ended_before_its_scores_were_written_has_them_once_resumed(settings, whole_run, monkeypatch):
+    config = settings(save_freq=STEPS)
+    run = Path(config.output_dir)
+
+    def end(self, totals, file):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EpisodeLedger, "write", end)
+        with pytest.raises(KeyboardInterrupt):
+            train(config)
+    assert latest_checkpoint(run).name == f"{STEPS:06d}"
+    assert train(dataclasses.replace(config, resume=True)).exit_code == 0
+    assert_same_run(run, whole_run("ptr", settings()))
 
 
 def test_a_stated_checkpoint_is_the_one_resumed_from(settings, whole_run):

@@ -71,9 +71,10 @@ def record(
     """Write a LeRobot v3.0 dataset at ``output`` with its ground truth, whole or not at all."""
     if output.exists():
         raise DataError(f"{output} exists already; choose another folder or remove it")
-    partial = output.with_name(f".{output.name}.partial-{os.getpid()}")
+    partial = output.with_name(f"{_partial_prefix(output)}{os.getpid()}")
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(output)
         recorded = _write(partial, planned, operators, config, on_episode)
         partial.replace(output)
     except OSError as error:
@@ -81,6 +82,33 @@ def record(
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return recorded
+
+
+def _partial_prefix(output: Path) -> str:
+    """Of the folder's name while it is written; the process's number follows."""
+    return f".{output.name}.partial-"
+
+
+def _remove_abandoned(output: Path) -> None:
+    """Clear what recordings to the same place left whose process was killed."""
+    prefix = _partial_prefix(output)
+    for path in output.parent.iterdir():
+        number = path.name.removeprefix(prefix)
+        if path.name.startswith(prefix) and number.isdecimal() and not _is_of_another(int(number)):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_of_another(process: int) -> bool:
+    """Whether another process runs under this number; under this one's own, what is there is from a dead one."""
+    if process == os.getpid():
+        return False
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True  # it is another user's
+    return True
 
 
 def _write(

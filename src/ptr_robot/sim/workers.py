@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -20,7 +22,8 @@ def worker_processes(
     """Processes that each call ``start(*arguments)`` first, and end with the block; those at work finish their item.
 
     They are spawned, as a forked process would share the renderer's context. ``start`` must not fail: an error there
-    reaches the parent without its message, while one in the work itself arrives whole.
+    reaches the parent without its message, while one in the work itself arrives whole. A parent that is killed takes
+    them with it.
     """
     context = multiprocessing.get_context("spawn")
     executor = ProcessPoolExecutor(num_processes, context, _start, (start, arguments))
@@ -37,5 +40,18 @@ def worker_processes(
 
 def _start(start: Callable[..., None] | None, arguments: tuple[Any, ...]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the parent, which ends the workers in order
+    end_with_parent()
     if start is not None:
         start(*arguments)
+
+
+def end_with_parent() -> None:
+    """Watch the parent from a thread: one that is killed cannot dismiss its workers, which would go on without it."""
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

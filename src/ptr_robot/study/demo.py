@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
-from ptr_robot.data.cache import whole_file
+from ptr_robot.data.cache import only_one_process, whole_file
 from ptr_robot.data.ground_truth import EpisodeTruth, read_ground_truth
 from ptr_robot.data.index import open_index
-from ptr_robot.errors import DataError
+from ptr_robot.errors import ConfigError, DataError
 from ptr_robot.sim.collection import plan_episodes, resolve_mixture
 from ptr_robot.sim.operators import OPERATORS as KNOWN_OPERATORS
 from ptr_robot.sim.recording import RecordedEpisode, RecordingConfig, record
@@ -58,14 +59,15 @@ class DemoFindings:
 def run_demo(config: DemoConfig, console: Console, say: Callable[[str], None]) -> DemoFindings:
     """Do every stage that is not done yet, in order; what is there already is used as it is."""
     claim(config.root)
-    _collect(config, console, say)
-    truths = _truths(config)
-    _train(config, truths, console, say)
-    for method in METHODS:
-        _evaluate(config, method, console, say)
-    findings = read_findings(config, truths)
-    with whole_file(config.root / COMPARISON_FILE) as file:
-        file.write((json.dumps(findings.comparison.as_json(), indent=1) + "\n").encode())
+    with _occupied(config.root):
+        _collect(config, console, say)
+        truths = _truths(config)
+        _train(config, truths, console, say)
+        for method in METHODS:
+            _evaluate(config, method, console, say)
+        findings = read_findings(config, truths)
+        with whole_file(config.root / COMPARISON_FILE) as file:
+            file.write((json.dumps(findings.comparison.as_json(), indent=1) + "\n").encode())
     return findings
 
 
@@ -149,3 +151,11 @@ def _truths(config: DemoConfig) -> dict[int, EpisodeTruth]:
 def _outcome(config: DemoConfig, method: Method, judged: list[JudgedEpisode]) -> MethodOutcome:
     result = read_results(evaluation_stage(config, method).output / RESULTS_FILE)
     return MethodOutcome(method.name, method.title, result, weight_auroc(judged))
+
+
+@contextlib.contextmanager
+def _occupied(root: Path) -> Iterator[None]:
+    with only_one_process(root / "demo", wait=False) as is_mine:
+        if not is_mine:
+            raise ConfigError(f"{root} is in use by another demo; wait for it or choose another --output_dir")
+        yield

@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import FrameType
 from typing import cast
 
 from ptr_robot.errors import PTRError
+from ptr_robot.sim.workers import end_with_parent
 from ptr_robot.study.jobs import Job
 
 _SECONDS_TO_END = 20.0
@@ -110,6 +112,8 @@ def _one_thread_each() -> Iterator[None]:
 def _serve(connection: Connection, log: Path) -> None:
     """Do jobs until the parent hangs up; what they print goes to the log."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the parent, which ends the workers in order
+    signal.signal(signal.SIGTERM, _stop)
+    end_with_parent()
     with log.open("a", buffering=1) as file:
         os.dup2(file.fileno(), sys.stdout.fileno())
         os.dup2(file.fileno(), sys.stderr.fileno())
@@ -120,6 +124,15 @@ def _serve(connection: Connection, log: Path) -> None:
         while True:
             connection.send(_attempt(connection.recv()))
             release_memory()
+
+
+def _stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    """End as an error would, so that a job removes what it has half written; training saves, with a handler of its own.
+
+    Another signal does not disturb the removing: whoever asked waits, and kills what takes too long.
+    """
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(128 + number)
 
 
 def _attempt(job: Job) -> str | None:

@@ -10,6 +10,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from ptr_robot.data.batch import SegmentBatch
 from ptr_robot.data.loader import SegmentLoader
 from ptr_robot.errors import ConfigError, NonFiniteError, require
@@ -109,6 +111,7 @@ class Trainer:
         if checkpoint is not None:
             self.steps_done = load_checkpoint(checkpoint, self.trained, self.state)
             self.saved = checkpoint
+            self._write_scores(self.ledger.totals())  # a killed run may have left none, or those of another step
         is_main = self.accelerator.is_main_process
         records = self._open_records() if is_main else None
         progress = TrainingProgress(self.plan.steps, self.steps_done, is_main=is_main)
@@ -174,9 +177,13 @@ class Trainer:
         if self.accelerator.is_main_process:
             run = self.plan.output_dir
             self.saved = save_checkpoint(run, self.steps_done, self.plan.config, self.trained, self.state, totals)
-            self.ledger.write(totals, run / EPISODE_SCORES_FILE)
+        self._write_scores(totals)
         self.accelerator.wait_for_everyone()
         self.saved = self.saved or latest_checkpoint(self.plan.output_dir)
+
+    def _write_scores(self, totals: Tensor) -> None:
+        if self.accelerator.is_main_process:
+            self.ledger.write(totals, self.plan.output_dir / EPISODE_SCORES_FILE)
 
     def _open_records(self) -> RunRecords:
         world_size = self.accelerator.num_processes

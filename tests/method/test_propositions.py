@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
+from ptr_robot.method import ExponentialWeightMap, diagnose
 from ptr_robot.method.pool import Candidates
 from ptr_robot.method.posterior import identify, ptr_scores
+from tests.method.conftest import make_batch, make_ptr
+
+UNCLIPPED = ExponentialWeightMap(w_min=0.0, w_max=math.inf)
 
 
 def bayes_scores(log_ratio_positive, log_ratio_negatives):
@@ -20,6 +25,16 @@ def bayes_scores(log_ratio_positive, log_ratio_negatives):
     candidates = Candidates(torch.zeros(negatives + 1, 1), torch.zeros(count, dtype=torch.int64), is_negative)
     found = identify(logits, candidates)
     return ptr_scores(found.log_posteriors[0], candidates.counts)
+
+
+def diagnose_weights(weights, source_ids):
+    """The diagnostics of a step that gave these weights to samples of these sources: (N,), (N,)."""
+    ptr, count = make_ptr(weight_map=UNCLIPPED), len(weights)
+    output, samples = ptr(*make_batch(1)), make_batch(1)[1]
+    zeros, no = torch.zeros(count), torch.zeros(count, dtype=torch.bool)
+    output = replace(output, weights=weights, scores=zeros, margins=zeros, candidate_counts=zeros.long(), is_scored=no)
+    samples = replace(samples, source_ids=source_ids, sample_ids=torch.arange(count), has_target=no)
+    return diagnose(ptr, output, samples)
 
 
 def test_density_ratio_logits_are_bayes_optimal():
@@ -89,17 +104,18 @@ def test_entropy_view_on_a_finite_universe():
 def test_source_shares_under_tilting():
     """Proposition 3 with Gaussian scores: E[exp(J/β)] = exp(m/β + s²/2β²) in closed form."""
     generator = torch.Generator().manual_seed(4)
-    beta, priors, means, spreads = 1.5, [0.5, 0.3, 0.2], [0.0, 1.0, -0.5], [0.3, 0.5, 0.8]
+    beta, priors, means, spreads = 0.8, [0.5, 0.3, 0.2], [0.0, 1.0, -0.5], [0.3, 0.5, 0.8]
     moments = [math.exp(m / beta + s**2 / (2 * beta**2)) for m, s in zip(means, spreads, strict=True)]
     expected = [p * moment for p, moment in zip(priors, moments, strict=True)]
     expected = [value / sum(expected) for value in expected]
-    total = 600_000
-    sums = []
-    for prior, mean, spread in zip(priors, means, spreads, strict=True):
-        scores = torch.randn(int(total * prior), generator=generator) * spread + mean
-        sums.append(torch.exp(scores / beta).sum().item())
-    for got, share in zip(sums, expected, strict=True):
-        assert got / sum(sums) == pytest.approx(share, rel=0.01)
+    counts = [round(600_000 * prior) for prior in priors]
+    scores = [torch.randn(n, generator=generator) * s + m for n, m, s in zip(counts, means, spreads, strict=True)]
+    source_ids = torch.arange(3).repeat_interleave(torch.tensor(counts))
+    sources = diagnose_weights(UNCLIPPED(torch.cat(scores), beta), source_ids).sources
+    for source, (prior, share) in enumerate(zip(priors, expected, strict=True)):
+        assert sources[source].data_share == pytest.approx(prior)
+        assert sources[source].training_share == pytest.approx(share, rel=0.01)
+        assert sources[source].ratio == pytest.approx(share / prior, rel=0.01)
 
 
 def test_exponential_weights_solve_the_tilting_problem():
@@ -111,7 +127,12 @@ def test_exponential_weights_solve_the_tilting_problem():
     def objective(q):
         return (q * scores).sum() - beta * (q * (q / base).log()).sum()
 
-    best = torch.exp(scores / beta) / torch.exp(scores / beta).sum()
+    weights = UNCLIPPED(scores, beta)
+    best = weights / weights.sum()
+    at_best = beta * math.log(sum(math.exp(score / beta) for score in scores.tolist()) / 20)
+    kl = diagnose_weights(weights, torch.zeros(20, dtype=torch.int64)).kl
+    assert objective(best).item() == pytest.approx(at_best, rel=1e-9)
+    assert (best * scores).sum().item() - beta * kl == pytest.approx(at_best, rel=1e-9)
     for _ in range(200):
         other = (best.log() + 0.3 * torch.randn(20, generator=generator)).softmax(dim=0)
         assert objective(other) <= objective(best) + 1e-12

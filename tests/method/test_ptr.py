@@ -19,6 +19,7 @@ from ptr_robot.method import (
     TargetConfig,
     WeightConfig,
 )
+from ptr_robot.method.controller import STATISTICS
 from ptr_robot.method.folds import assign_folds
 from ptr_robot.method.posterior import other_samples
 from tests.method import reference
@@ -30,7 +31,7 @@ def config(folds: int = 1, **weights) -> PTRConfig:
 
 
 def reference_step(ptr, chunk, samples):
-    """Scores, weights and every loss of one step, sample by sample, in plain loops."""
+    """Scores, margins, weights, every loss and the controller's means of one step, sample by sample, in plain loops."""
     cfg, tau, beta = ptr.config, ptr.controller.temperature, ptr.controller.beta
     count, folds = len(chunk.action_losses), cfg.scorer.num_folds
     fold_of = assign_folds(samples.episode_ids, folds, cfg.seed).tolist() if folds > 1 else [0] * count
@@ -53,10 +54,11 @@ def reference_step(ptr, chunk, samples):
         reference.mean_rows(chunk.action_tokens[i].tolist()) + reference.mean_rows(tokenized[i]["rebuilt"])
         for i in range(count)
     ]
-    scores, weights, identification, ranking = [], [], [], []
+    scores, margins, weights, identification, ranking, told_apart = [], [], [], [], [], []
     for i in range(count):
         if not valid[i]:
             scores.append(0.0)
+            margins.append(0.0)
             weights.append(1.0)
             continue
         negatives = [
@@ -72,6 +74,9 @@ def reference_step(ptr, chunk, samples):
             logits = [reference.logit(u, y, tau, cfg.scorer.logit_clamp) for y in [own, *negatives]]
             if fold == fold_of[i]:
                 scores.append(reference.score(logits))
+                margins.append(logits[0] - max(logits[1:]) if negatives else 0.0)
+                if negatives:
+                    told_apart.append(i)
             if folds == 1 or fold != fold_of[i]:
                 other = reference.query(ptr.scorer.heads, fold, chunk.contexts[i].tolist(), summaries[partner[i]])
                 d_other = reference.logit(other, own, tau, cfg.scorer.logit_clamp)
@@ -88,12 +93,17 @@ def reference_step(ptr, chunk, samples):
     rank_loss = sum(ranking) / len(ranking)
     return {
         "scores": scores,
+        "margins": margins,
         "weights": weights,
         "action": action,
         "id": id_loss,
         "rank": rank_loss,
         "tok": tok,
         "total": action + 0.05 * id_loss + 0.25 * rank_loss + tok,
+        "accuracy": sum(margins[i] > 0 for i in told_apart) / len(told_apart),
+        "margin": sum(margins[i] for i in told_apart) / len(told_apart),
+        "score": sum(scores[i] for i in told_apart) / len(told_apart),
+        "valid_ratio": sum(valid) / count,
     }
 
 
@@ -108,12 +118,29 @@ def test_a_step_equals_plain_loops(folds, hard_ratio, trained):
     output = ptr(chunk, samples)
     expected = reference_step(ptr, chunk, samples)
     torch.testing.assert_close(output.scores, torch.tensor(expected["scores"]), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(output.margins, torch.tensor(expected["margins"]), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(output.weights, torch.tensor(expected["weights"]), rtol=1e-4, atol=1e-5)
     assert output.action_loss.item() == pytest.approx(expected["action"], rel=1e-4)
     assert output.identification_loss.item() == pytest.approx(expected["id"], rel=1e-4)
     assert output.ranking_loss.item() == pytest.approx(expected["rank"], rel=1e-4)
     assert output.tokenizer_loss.item() == pytest.approx(expected["tok"], rel=1e-4)
     assert output.loss.item() == pytest.approx(expected["total"], rel=1e-4)
+
+
+@pytest.mark.parametrize("folds", [1, 3])
+def test_the_controller_sees_the_means_over_what_was_told_from_others(folds, trained):
+    ptr = trained(make_ptr(replace(config(folds), pool=PoolConfig(queue_size=24, max_queue_negatives=2))))
+    ptr.controller.averages.fill_(math.nan)  # nothing seen yet: the next step's means become the averages
+    ptr.controller.temperature = 1.0  # so that leads are narrow
+    chunk, samples = make_batch(6, seed=5, first_id=25)
+    ptr(chunk, samples)
+    expected = reference_step(ptr, chunk, samples)
+    assert any(0 < margin < 1 for margin in expected["margins"])
+    assert 0 < expected["accuracy"] < 1
+    assert 0 < expected["valid_ratio"] < 1
+    ptr.update()
+    averages = dict(zip(STATISTICS, ptr.controller.averages.tolist(), strict=True))
+    assert averages == pytest.approx({name: expected[name] for name in STATISTICS}, rel=1e-4, abs=1e-5)
 
 
 def test_gradient_of_the_action_loss_is_the_normalised_weight(trained):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from ptr_robot.study.pooling import find_pooling, pooling_table
 from ptr_robot.study.study_figures import draw_figures, mean_curve
 from ptr_robot.study.study_report import write_report
 from ptr_robot.study.sweeps import find_sweeps, sweep_table, swept_methods
-from ptr_robot.study.tables import detection_table, success_table
+from ptr_robot.study.tables import detection_table, success_table, weight_table
 from tests.study.made_records import made_cell, made_records
 
 RATES = {
@@ -53,9 +55,35 @@ def test_one_row_a_method_with_its_differences(headline) -> None:
     assert paper.success_by_task == pytest.approx({"push-v3": 1.6 / 3, "reach-v3": 1.9 / 3})
     assert paper.difference.estimate == pytest.approx((0.2 + 0.1 + 0.2) / 3)
     assert paper.gap_share.estimate == pytest.approx(0.5 / 1.5)
+    assert paper.difference_bootstrap.estimate == pytest.approx((0.2 + 0.1 + 0.2) / 3)
+    assert 0 < paper.difference_bootstrap.low < paper.difference.estimate < paper.difference_bootstrap.high
     assert setting.gap.estimate == pytest.approx(0.5)
     assert setting.methods[0].difference is None
     assert paper.num_episodes == 60
+
+
+def test_episodes_are_paired_by_task_and_layout_in_whatever_order_they_were_run() -> None:
+    study = read_study("headline", {"settings": ["mixed"], "tasks": ["push", "reach"], "methods": ["sft", "paper"]})
+    cells = [made_cell("mixed", "sft", seed, {"push-v3": 0.3, "reach-v3": 0.6}) for seed in (0, 1)]
+    backwards = [replace(cell, method="paper", episodes=cell.episodes[::-1]) for cell in cells]
+    (setting,) = find(made_records(study, [*cells, *backwards])).settings
+    same = setting.methods[1].difference_bootstrap  # each layout ends as it did for the baseline
+    assert (same.estimate, same.low, same.high) == (0, 0, 0)
+
+
+def test_weights_of_good_and_faulty_episodes_are_means_over_seeds() -> None:
+    study = read_study("headline", {"settings": ["mixed"], "methods": ["sft", "paper"]})
+    weights = [{"good": 1.5, "faulty": 0.5}, {"good": 2.0, "faulty": 0.75}, {"good": 1.0, "faulty": None}]
+    cells = [
+        made_cell("mixed", "paper", seed, {"push-v3": 0.5}, mean_weight=mean, num_training_episodes=40)
+        for seed, mean in enumerate(weights)
+    ]
+    cells.append(made_cell("mixed", "sft", 0, {"push-v3": 0.5}))
+    (setting,) = find(made_records(study, cells)).settings
+    sft, paper = setting.methods
+    assert (paper.weight_good, paper.weight_faulty) == (1.5, 0.625)
+    assert (sft.weight_good, sft.weight_faulty) == (None, None)
+    assert [row[1:] for row in weight_table(setting).rows] == [("40", "1.50", ".62")]
 
 
 def test_the_table_says_the_same(headline) -> None:
@@ -128,6 +156,19 @@ def test_curves_are_means_over_seeds() -> None:
     assert mean_curve(cells, "effective_share")[1].tolist() == [1.0, 0.5]
     assert mean_curve(cells, "weight_entropy")[1][0] == 1.0
     assert mean_curve(cells, "margin") is None
+
+
+def test_weight_entropy_is_of_the_weights_as_shares() -> None:
+    batches = [[1.0, 1.0, 1.0, 1.0], [4.0, 1.0, 0.5, 0.25], [0.25, 4.0, 4.0, 4.0, 1.0]]
+    divergences, entropies = [], []
+    for weights in batches:
+        shares = [weight / sum(weights) for weight in weights]
+        divergences.append(sum(share * math.log(share * len(shares)) for share in shares))
+        entropies.append(-sum(share * math.log(share) for share in shares) / math.log(len(shares)))
+    curves = {"step": [1, 2, 3], "num_samples": [len(weights) for weights in batches], "kl": divergences}
+    steps, curve = mean_curve([made_cell("a", "paper", 0, {"push-v3": 0.5}, curves=curves)], "weight_entropy")
+    assert steps.tolist() == [1, 2, 3]
+    assert curve.tolist() == pytest.approx(entropies)
 
 
 def test_dynamics_are_drawn(tmp_path: Path) -> None:

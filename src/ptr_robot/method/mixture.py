@@ -136,13 +136,12 @@ def with_equal_spreads(values: Tensor, tasks: Tensor) -> Tensor:  # (E,), (E,) i
     The spread is that between quartiles; no task is stretched or shrunk more than fourfold, and one of a few episodes,
     whose spread says nothing, not at all.
     """
-    groups = [values[tasks == task] for task in range(int(tasks.max()) + 1)]
-    numbers = [number for number, group in enumerate(groups) if len(group) >= _FEWEST_SPREAD]
-    factors = torch.ones(len(groups)).to(values)
-    if numbers:
-        quartiles = [groups[number].quantile(torch.tensor([0.25, 0.75]).to(values)) for number in numbers]
-        spreads = torch.stack([upper - lower for lower, upper in quartiles]).clamp_min(1e-3)
-        factors[numbers] = (spreads.log().mean().exp() / spreads).clamp(0.25, 4.0)
+    num_tasks = int(tasks.max()) + 1
+    lower, upper = (_task_quantiles(values, tasks, num_tasks, share) for share in (0.25, 0.75))
+    is_many = torch.bincount(tasks, minlength=num_tasks) >= _FEWEST_SPREAD
+    spreads = (upper - lower)[is_many].clamp_min(1e-3)
+    factors = torch.ones_like(lower)
+    factors[is_many] = (spreads.log().mean().exp() / spreads).clamp(0.25, 4.0)
     return values * factors[tasks]
 
 
@@ -188,6 +187,12 @@ def _log_normal(values: Tensor, means: Tensor, scale: float | Tensor) -> Tensor:
 
 
 def _task_quantiles(values: Tensor, tasks: Tensor, num_tasks: int, share: float) -> Tensor:  # (tasks,)
-    """That quantile of every task; zero for a number that no episode has."""
-    groups = [values[tasks == task] for task in range(num_tasks)]
-    return torch.stack([group.quantile(share) if len(group) else group.new_zeros(()) for group in groups])
+    """That quantile of every task, between its two neighbours in proportion; zero for a number that no episode has."""
+    by_value = values.argsort(stable=True)
+    ordered = values[by_value[tasks[by_value].argsort(stable=True)]]  # task by task, each from its lowest on
+    counts = torch.bincount(tasks, minlength=num_tasks)
+    firsts = counts.cumsum(0) - counts
+    places = share * (counts - 1).clamp_min(0).to(values)
+    below = (firsts + places.floor().long()).clamp(max=len(values) - 1)
+    above = (firsts + places.ceil().long()).clamp(max=len(values) - 1)
+    return torch.where(counts > 0, torch.lerp(ordered[below], ordered[above], places.frac()), 0.0)

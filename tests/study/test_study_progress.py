@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import re
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from ptr_robot.study.job_workers import JobResult
+from ptr_robot.study.progress import counting
 from ptr_robot.study.runner import RunState
 from ptr_robot.study.study_progress import StudyProgress
 from tests.study.test_runner import Note
@@ -24,3 +28,14 @@ def test_time_left_is_the_mean_of_each_kind_over_the_workers(tmp_path: Path) -> 
     assert lines[0] == "[1/6] note 0 in 60 s; 2:30 left"  # five more of 60 s for two workers
     assert lines[1] == "[2/6] note 1 in 120 s; 2:37 left"  # 3.5 of 90 s
     assert lines[2] == "[3/6] note 2 failed: [bold]bad[/bold]"
+
+
+@pytest.mark.parametrize(("total", "lines"), [(3, 3), (25, 10)])
+def test_a_log_has_a_line_after_every_tenth(total: int, lines: int) -> None:
+    console = Console(file=io.StringIO(), width=80)
+    with counting("recording [a]", total, console) as advance:
+        for _ in range(total):
+            advance(", well")
+    written = console.file.getvalue().splitlines()
+    assert len(written) == lines
+    assert re.fullmatch(rf"recording \[a\]: {total} of {total}, [\d.]+/s, well, 0:00 left", written[-1])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -19,6 +19,7 @@ from ptr_robot.sim.operators import OPERATORS, OperatorConfig, read_operators
 from ptr_robot.sim.recording import RecordedEpisode, RecordingConfig, record
 from ptr_robot.sim.rendering import CameraConfig
 from ptr_robot.sim.tasks import resolve_tasks
+from ptr_robot.study.progress import counting
 
 
 @dataclass
@@ -96,23 +97,12 @@ def _record_with_progress(
         match_lengths=config.match_lengths,
         num_workers=config.num_workers,
     )
-    columns = (
-        TextColumn("recording"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("episodes, {task.fields[frames_per_second]:.0f} frames/s"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        bar = progress.add_task("recording", total=len(planned), frames_per_second=0.0)
-        num_frames = 0
+    started, num_frames = time.monotonic(), 0
+    with counting("recording", len(planned), Console(stderr=True)) as advance:
 
-        def advance(episode: RecordedEpisode) -> None:
+        def note(episode: RecordedEpisode) -> None:
             nonlocal num_frames
             num_frames += episode.num_frames
-            elapsed = progress.tasks[0].elapsed or 1e-9
-            progress.update(bar, advance=1, frames_per_second=num_frames / elapsed)
+            advance(f", {num_frames / (time.monotonic() - started):.0f} frames/s")
 
-        return record(Path(config.output), planned, operators, recording, advance)
+        return record(Path(config.output), planned, operators, recording, note)

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 
 from ptr_robot.errors import PTRError
-from ptr_robot.study.progress import make_progress
+from ptr_robot.study.progress import make_progress, show
 from ptr_robot.train.records import read_records
 
 LOG_FILE = "train.log"
@@ -56,7 +56,7 @@ class _Running:
             return
         last = records[-1]
         rate = last["step"] / max(progress.tasks[self.bar].elapsed or 0.0, 1e-9)
-        progress.update(self.bar, completed=last["step"], rate=f"{rate:.1f}/s, loss {last['action_loss']:.3f}")
+        show(progress, self.bar, int(last["step"]), f"{rate:.1f}/s, loss {last['action_loss']:.3f}")
 
 
 def train_side_by_side(

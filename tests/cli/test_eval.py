@@ -84,6 +84,10 @@ def test_the_table_names_tasks_and_intervals(saved_run: Path, tmp_path: Path, ca
         (["--videos=9"], "0 to eval.n_episodes"),
         (["--env.camera=corner9"], "there is no camera"),
         (["--env.max_steps=900"], "1 to 500"),
+        (["--num_workers=0"], "num_workers is 0; it must be at least 1"),
+        (["--eval.n_action_steps=0"], "eval.n_action_steps is 0; it must be at least 1"),
+        (["--env.task=,"], "env.task names no task; for example --env.task=reach,push"),
+        (["--output_dir=/proc/nowhere"], "/proc/nowhere cannot be made .*; choose another --output_dir"),
     ],
 )
 def test_bad_flags_are_one_line_before_anything_runs(
@@ -96,3 +100,8 @@ def test_bad_flags_are_one_line_before_anything_runs(
     assert "\n" not in str(error.value)
     assert capsys.readouterr().err == ""  # no bar for what never begins
     assert not (tmp_path / "out").exists()
+
+
+def test_results_of_another_policy_are_not_written_over(evaluated: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"holds the results of .*; choose another --output_dir"):
+        run(flags(save_run(make_trained(), tmp_path / "other"), evaluated))

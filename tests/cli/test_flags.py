@@ -85,6 +85,8 @@ def test_what_users_write_is_understood(arguments, expected):
         (["--shares={a: many}"], "--shares.a: Couldn't parse 'many' into a float"),
         (["--json=perhaps"], "Couldn't parse 'perhaps' into a bool"),
         (["--number"], "the flag --number needs a value: --number=VALUE"),
+        (["--numbr"], "there is no flag --numbr; did you mean 'number'?"),
+        (["--numbr", "4"], "there is no flag --numbr; did you mean 'number'?"),
         (["--number", "--json"], "the flag --number needs a value: --number=VALUE"),
         (["a", "b", "c"], "unexpected word 'c'"),
         (["-n", "4"], "unexpected '-n'"),
@@ -137,6 +139,6 @@ def test_help_shows_every_flag_with_its_comment(capsys):
     for name in flag_names(Flags):
         assert name == "inner" or f"--{name} " in text
     assert "how many (default: 3)" in text
-    assert text.startswith("usage: ptr [--flag=value ...]\n\n")
+    assert text.startswith("usage: ptr [SOURCE] [TARGET] [--flag=value ...]\n\n")
     assert "Config file for" not in text  # a group is no flag
     assert "default: None" not in text

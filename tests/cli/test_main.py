@@ -59,7 +59,8 @@ def test_the_help_of_a_verb_explains_every_flag(monkeypatch, capsys, verb):
     monkeypatch.setenv("COLUMNS", "80")
     assert exit_of(monkeypatch, verb, "--help") == 0
     text = capsys.readouterr().out
-    assert text.startswith(f"usage: ptr {verb} [--flag=value ...]\n\n  ")
+    words = {"collect": " [OUTPUT]", "corrupt": " [SOURCE]", "info": " [DATASET]", "study": " [STUDY]"}.get(verb, "")
+    assert text.startswith(f"usage: ptr {verb}{words} [--flag=value ...]\n\n  ")
     text = text[text.index("\n  --config_path ") :]  # the description before it may wrap to a line like a flag's
     flags = re.findall(r"^  (--\S+)(?: \S+)*?(?: {2,}|\n {15,})(\S?)", text, re.MULTILINE)
     assert "--config_path" in dict(flags)
@@ -128,3 +129,12 @@ def test_help_loads_no_heavy_library():
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = result.stdout.splitlines()[-1]
     assert not [name for name in ("'lerobot'", "'torch'", "'pyarrow'", "'transformers'") if name in loaded]
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_the_list_of_verbs_fits_the_terminal(monkeypatch, capsys, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert exit_of(monkeypatch, "--help") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines[1:])) <= columns
+    assert all(any(line.startswith(f"  {verb} ") for line in lines) for verb in cli.VERBS)

@@ -212,7 +212,9 @@ def test_hub_ids_and_paths(v21, tmp_path, monkeypatch):
 def test_hub_id_without_a_network_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_LEROBOT_HOME", str(tmp_path))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(DataError, match=r"owner/absent: not in .*the hub did not give it") as caught:
+    with pytest.raises(
+        DataError, match=r"owner/absent: no such folder here, not in .*the hub did not give it"
+    ) as caught:
         open_index("owner/absent")
     assert "\n" not in str(caught.value)
 

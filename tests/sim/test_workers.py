@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import time
+
+import pytest
+
+from ptr_robot.sim.workers import worker_processes
 
 PARENT = """
 import multiprocessing, os, time
@@ -32,3 +38,11 @@ def test_workers_end_when_their_parent_is_killed():
         for pid in workers:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+
+def test_a_block_that_is_left_early_waits_for_nobody():
+    with pytest.raises(KeyboardInterrupt), worker_processes(1) as executor:  # noqa: PT012
+        executor.submit(os.getpid).result()
+        executor.submit(time.sleep, 600)
+        raise KeyboardInterrupt
+    assert multiprocessing.active_children() == []

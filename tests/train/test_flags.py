@@ -126,3 +126,24 @@ def test_a_run_keeps_its_method_and_its_screening(tmp_path):
 def test_a_value_out_of_its_range_is_named(flag, message):
     with pytest.raises(ConfigError, match=message):
         read_flags(["--dataset.repo_id=data", flag])
+
+
+@pytest.mark.parametrize(
+    ("flag", "words"),
+    [
+        ("--policy.head=diffusion", "begun with --policy.head=None and cannot go on with diffusion"),
+        ("--policy.path=elsewhere", "begun with --policy.path=None and cannot go on with elsewhere"),
+        ("--dataset.normaliser=mean_std", "begun with --dataset.normaliser=q99 and cannot go on with mean_std"),
+    ],
+)
+def test_a_resumed_run_keeps_its_policy_and_its_units(tmp_path, flag, words):
+    config, _ = read_flags(["--dataset.repo_id=data", "--method=ptr", "--steps=50", f"--output_dir={tmp_path}"])
+    write_config(resolve(config, datetime.now()).config, tmp_path)
+    assert read_flags(["--resume", f"--output_dir={tmp_path}", "--policy.device=cpu"])[0].policy.device == "cpu"
+    with pytest.raises(ConfigError, match=words):
+        read_flags(["--resume", f"--output_dir={tmp_path}", flag])
+
+
+def test_a_trained_policy_keeps_its_shape():
+    with pytest.raises(ConfigError, match=r"policy.head is set, but policy.path names a trained policy"):
+        read_flags(["--dataset.repo_id=data", "--policy.path=run", "--policy.head=diffusion"])

@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from ptr_robot.cli.main import run as run_command
+from ptr_robot.errors import DataError
 from ptr_robot.method.config import PTRConfig
 from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import Observation
@@ -24,7 +25,7 @@ from ptr_robot.train.config import DatasetConfig, PolicyChoice, method_config, r
 from ptr_robot.train.episodes import EpisodeLedger
 from ptr_robot.train.loop import Trainer, endless, make_accelerator, train
 from ptr_robot.train.records import read_records
-from ptr_robot.train.trained import load_trained
+from ptr_robot.train.trained import load_trained, pretrained_folder
 
 from . import worker
 from .conftest import LENGTHS, STEPS
@@ -222,3 +223,26 @@ def test_a_batch_that_weighs_nothing_is_a_step_like_any_other(settings, tmp_path
     result = train(config)
     assert result.steps_done == 6
     assert any("effective_sample_size" not in record for record in read_records(result.output_dir))
+
+
+def test_a_run_stands_for_its_last_checkpoint(finished):
+    last = finished / "checkpoints" / "last" / "pretrained_model"
+    assert pretrained_folder(finished) == pretrained_folder(last.parent) == pretrained_folder(last) == last
+
+
+def test_a_run_that_has_ended_stays_as_it_is_described(settings):
+    config = settings()
+    run = train(config).output_dir
+    before = (run / "train_config.json").read_text()
+    assert train(dataclasses.replace(config, resume=True, steps=2)).steps_done == STEPS
+    assert (run / "train_config.json").read_text() == before
+
+
+def test_a_run_that_failed_before_its_first_checkpoint_is_begun_again(settings, monkeypatch):
+    config = settings(steps=2, log_freq=1)
+    with monkeypatch.context() as patch:
+        patch.setattr("ptr_robot.train.loop.save_checkpoint", lambda *_: (_ for _ in ()).throw(DataError("full")))
+        with pytest.raises(DataError, match="full"):
+            train(config)
+    run = train(config).output_dir
+    assert [record["step"] for record in read_records(run)] == [1, 2]

@@ -42,12 +42,16 @@ def parse_flags(config_class: type[Config], arguments: Sequence[str], positional
     draccus = require("draccus", "lerobot")
     kinds = dict(_flags(config_class))
     switches = {name for name, kind in kinds.items() if kind is bool}
-    arguments = _name_positionals(list(arguments), positional, switches)
     known = {*kinds, "config_path", "help"}
+    for name in (word.removeprefix("--").partition("=")[0] for word in arguments if word.startswith("--")):
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise ConfigError(
+                f"there is no flag --{name}; {hint if len(hint) < 100 else f'see {program.get()} --help'}"
+            )
+    arguments = _name_positionals(list(arguments), positional, switches)
     for argument in arguments:
         name, _, value = argument.removeprefix("--").partition("=")
-        if name not in known:
-            raise ConfigError(f"there is no flag --{name}; {did_you_mean(name, known)}")
         if name == "config_path":
             _check_config_file(Path(value), config_class)
     spelled = [spell(argument, kinds) for argument in arguments]
@@ -57,7 +61,8 @@ def parse_flags(config_class: type[Config], arguments: Sequence[str], positional
             parsed: Config = draccus.parse(config_class, args=spelled, prog=program.get())
     except SystemExit as exit_request:
         if exit_request.code in (0, None):
-            sys.stdout.write(readable_help(answer.getvalue(), program.get()))
+            words = "".join(f" [{name.upper()}]" for name in positional)
+            sys.stdout.write(readable_help(answer.getvalue(), program.get() + words))
             raise
         raise ConfigError(_last_line(complaint.getvalue())) from None
     except draccus.utils.DecodingError as error:

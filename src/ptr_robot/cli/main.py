@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import shutil
 import signal
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 
 from ptr_robot import __version__
@@ -25,9 +27,11 @@ VERBS: dict[str, str] = {
 
 def usage() -> str:
     """The text that ``ptr --help`` prints."""
-    lines = [f"ptr {__version__}: post-train robot policies on demonstrations of mixed quality", ""]
+    lines = [f"ptr {__version__}: post-train robot policies on mixed demonstrations", ""]
     lines += ["usage: ptr VERB [--flags]", "", "verbs:"]
-    lines += [f"  {verb:<9} {text}" for verb, text in VERBS.items()]
+    width = min(100, shutil.get_terminal_size().columns)
+    for verb, text in VERBS.items():
+        lines += textwrap.wrap(text, width, initial_indent=f"  {verb:<9} ", subsequent_indent=" " * 12)
     lines += ["", "`ptr VERB --help` lists the flags of a verb."]
     return "\n".join(lines)
 

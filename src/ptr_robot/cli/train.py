@@ -14,8 +14,18 @@ from typing import Any
 from ptr_robot.cli.flags import parse_flags
 from ptr_robot.errors import ConfigError, MissingExtraError, require
 from ptr_robot.method.config import PTRConfig
-from ptr_robot.train.config import TrainConfig, resolve
+from ptr_robot.train.config import PolicyChoice, TrainConfig, resolve
 from ptr_robot.train.config_file import CONFIG_FILE, merged
+
+# What a checkpoint would not fit, or would mean something else with.
+_BEGUN_WITH = (
+    *(
+        f"policy.{entry.name}"
+        for entry in dataclasses.fields(PolicyChoice)
+        if entry.name not in ("device", "allow_other_robot")
+    ),
+    *(f"dataset.{name}" for name in ("normaliser", "resize", "state_key", "action_key")),
+)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -56,7 +66,19 @@ def read_flags(arguments: list[str]) -> tuple[TrainConfig, Path | None]:
         raise ConfigError(f"{words[0]} would change nothing: {why}; take it out")
     if config.ptr is not None:
         config = _over_method(config, arguments)
+    if config.resume:
+        _check_unchanged(config, arguments)
     return config, checkpoint
+
+
+def _check_unchanged(config: TrainConfig, arguments: Sequence[str]) -> None:
+    """A resumed run has the policy and the units that it began with."""
+    begun = parse_flags(TrainConfig, [f"--config_path={_given(arguments, 'config_path')}"])
+    for name in _BEGUN_WITH:
+        group, _, setting = name.partition(".")
+        old, new = (getattr(getattr(settings, group), setting) for settings in (begun, config))
+        if old != new:
+            raise ConfigError(f"the run was begun with --{name}={old} and cannot go on with {new}; start another run")
 
 
 def _words(arguments: Sequence[str], start: str) -> list[str]:

@@ -75,8 +75,8 @@ def _fetch(repo_id: str, folder: Path, revision: str | None) -> None:
         hub.snapshot_download(repo_id, repo_type="dataset", revision=commit, local_dir=folder)
     except (OSError, ValueError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        state = "only in part in" if _is_dataset(folder) else "not in"
-        raise DataError(f"{repo_id}: {state} {folder}, and the hub did not give it ({reason})") from error
+        state = "only in part in" if _is_dataset(folder) else "no such folder here, not in"
+        raise DataError(f"{repo_id}: {state} {folder}, and the hub did not give it ({reason:.160})") from error
     _write_record(folder, repo_id, revision, is_complete=True)
 
 

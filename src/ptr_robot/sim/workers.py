@@ -19,17 +19,22 @@ from ptr_robot.errors import PTRError
 def worker_processes(
     num_processes: int, start: Callable[..., None] | None = None, arguments: tuple[Any, ...] = ()
 ) -> Iterator[ProcessPoolExecutor]:
-    """Processes that each call ``start(*arguments)`` first, and end with the block; those at work finish their item.
+    """Processes that each call ``start(*arguments)`` first, and end with the block, or at once where it is left early.
 
     They are spawned, as a forked process would share the renderer's context. ``start`` must not fail: an error there
     reaches the parent without its message, while one in the work itself arrives whole. A parent that is killed takes
     them with it.
     """
     context = multiprocessing.get_context("spawn")
+    others = set(multiprocessing.active_children())
     executor = ProcessPoolExecutor(num_processes, context, _start, (start, arguments))
     try:
         yield executor
-    except BrokenProcessPool as error:
+    except BaseException as error:
+        for worker in set(multiprocessing.active_children()) - others:
+            worker.terminate()  # nobody waits for what they are at
+        if not isinstance(error, BrokenProcessPool):
+            raise
         raise PTRError(
             f"one of {num_processes} simulation processes was ended from outside, most often because the machine "
             f"ran out of memory; use fewer: --num_workers={max(1, num_processes // 2)}"

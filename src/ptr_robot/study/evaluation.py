@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -81,6 +82,11 @@ class EvaluationConfig:
             raise ConfigError(f"videos is {self.videos}; it must be 0 to eval.n_episodes ({self.eval.n_episodes})")
         if self.seed < 0:
             raise ConfigError(f"seed is {self.seed}; it must be 0 or more")
+        for name, value in (("num_workers", self.num_workers), ("eval.n_action_steps", self.eval.n_action_steps)):
+            if value < 1:
+                raise ConfigError(f"{name} is {value}; it must be at least 1")
+        if not self.env.task.strip(", "):
+            raise ConfigError("env.task names no task; for example --env.task=reach,push")
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -146,6 +152,29 @@ def write_evaluation(path: Path, config: EvaluationConfig, result: RolloutResult
         file.write((json.dumps(record, indent=1) + "\n").encode())
 
 
+def _check_output(config: EvaluationConfig) -> None:
+    """Refuse a folder that cannot be written, or that holds the results of another policy."""
+    file = config.output / RESULTS_FILE
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{file.parent} cannot be made ({error.strerror}); choose another --output_dir") from error
+    if not os.access(file.parent, os.W_OK):
+        raise ConfigError(f"{file.parent} cannot be written; choose another --output_dir")
+    if file.is_file():
+        before = _evaluated(file)
+        if before is not None and checkpoint_folder(before) != checkpoint_folder(Path(config.policy.path)):
+            raise ConfigError(f"{file.parent} holds the results of {before}; choose another --output_dir")
+
+
+def _evaluated(file: Path) -> Path | None:
+    """The policy that a file of results is about; None where it does not say."""
+    try:
+        return Path(json.loads(file.read_text())["config"]["policy"]["path"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def checked_groups(config: EvaluationConfig) -> dict[int, tuple[list[str], RolloutConfig]]:
     """The tasks that are met with each source's maps, and how; complaints come before any process is started."""
     if not config.policy.path:
@@ -154,5 +183,7 @@ def checked_groups(config: EvaluationConfig) -> dict[int, tuple[list[str], Rollo
     if not folder.is_dir():
         raise ConfigError(f"--policy.path={config.policy.path}: there is no such folder")
     sources = read_sources(folder)
-    groups = tasks_by_source(config.policy.path, sources, config.tasks)
-    return {number: (tasks, rollout_config(config, sources[number])) for number, tasks in groups.items()}
+    chosen = tasks_by_source(config.policy.path, sources, config.tasks)
+    groups = {number: (tasks, rollout_config(config, sources[number])) for number, tasks in chosen.items()}
+    _check_output(config)
+    return groups

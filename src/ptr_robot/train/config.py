@@ -92,7 +92,7 @@ class DatasetConfig(SourceConfig):
 class PolicyChoice:
     """Which policy: a preset with its usual changes, or the folder of a trained one."""
 
-    # The pretrained_model folder of a checkpoint to post-train; the preset is then not looked at.
+    # A run (its last checkpoint), a checkpoint or its pretrained_model folder to post-train, as it is: no preset.
     path: str | None = None
     # tiny, tiny-state, micro-state, small or being-h05.
     preset: str = "tiny"
@@ -118,6 +118,9 @@ class PolicyChoice:
     def __post_init__(self) -> None:
         if self.device not in (None, "cpu", "cuda"):
             raise ConfigError(f"policy.device is {self.device!r}; it must be cpu or cuda")
+        for name in ("head", "chunk_length", "image_size", "augment"):
+            if self.path is not None and getattr(self, name) is not None:
+                raise ConfigError(f"policy.{name} is set, but policy.path names a trained policy, which keeps its own")
 
 
 @dataclass(frozen=True)

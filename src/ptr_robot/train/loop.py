@@ -187,7 +187,8 @@ class Trainer:
 
     def _open_records(self) -> RunRecords:
         world_size = self.accelerator.num_processes
-        describe_run(self.plan, self.parts, world_size=world_size, first_step=self.steps_done)
+        if self.steps_done < self.plan.steps:  # a run that has ended stays as it is described
+            describe_run(self.plan, self.parts, world_size=world_size, first_step=self.steps_done)
         return RunRecords(self.plan.output_dir, self.plan.config, self.steps_done)
 
     def _how_to_resume(self) -> str:

@@ -16,12 +16,16 @@ from ptr_robot import __version__
 from ptr_robot.data.cache import only_one_process, whole_file
 from ptr_robot.errors import ConfigError
 from ptr_robot.train.build import RunParts
+from ptr_robot.train.checkpoint import FOLDER as CHECKPOINTS_FOLDER
 from ptr_robot.train.config import RunPlan
-from ptr_robot.train.config_file import write_config
+from ptr_robot.train.config_file import CONFIG_FILE, write_config
+from ptr_robot.train.records import RECORDS_FILE, TENSORBOARD_FOLDER
 
 RUN_FILE = "run.json"
 README_FILE = "README.txt"
 LOCK = "run"
+# All that a run has before its first checkpoint.
+_FIRST_FILES = {CONFIG_FILE, RUN_FILE, README_FILE, f"{LOCK}.lock", RECORDS_FILE, TENSORBOARD_FOLDER, "wandb"}
 VERSIONED = ("torch", "accelerate", "lerobot", "timm", "transformers", "numpy")
 
 README = """\
@@ -41,12 +45,14 @@ Post-train from it:       ptr train --policy.path={run}/checkpoints/last/pretrai
 
 
 def check_free(run: Path, *, resume: bool) -> None:
-    """Refuse a folder that holds something, unless its run is to be resumed."""
+    """Refuse a folder that holds something, unless its run is to be resumed or failed before its first checkpoint."""
     if resume or not run.exists():
         return
     if not run.is_dir():
         raise ConfigError(f"output_dir {run} is a file; choose another --output_dir")
-    if any(path.name != f"{LOCK}.lock" for path in run.iterdir()):
+    names = {path.name for path in run.iterdir() if path.name != CHECKPOINTS_FOLDER or any(path.iterdir())}
+    has_failed = names <= _FIRST_FILES and CONFIG_FILE in names
+    if names - {f"{LOCK}.lock"} and not has_failed:
         raise ConfigError(
             f"output_dir {run} exists already; choose another --output_dir, or go on with its run by --resume=true"
         )

@@ -66,9 +66,11 @@ def restore_belief(belief: BeliefTokenizer, path: Path) -> None:
 
 
 def pretrained_folder(path: Path) -> Path:
-    """The folder with the weights, also where a whole checkpoint was named."""
-    nested = path.expanduser() / "pretrained_model"
-    return nested if nested.is_dir() else path.expanduser()
+    """The folder with the weights, also where a whole checkpoint or a run, which stands for its last, was named."""
+    for nested in ("checkpoints/last/pretrained_model", "pretrained_model"):
+        if (path.expanduser() / nested).is_dir():
+            return path.expanduser() / nested
+    return path.expanduser()
 
 
 def _load_belief(folder: Path, policy: MixturePolicy) -> BeliefTokenizer | None:

@@ -111,6 +111,20 @@ def jump_in_the_index(root):
     change_column(root, "index", lambda cells: [*cells[:-1], cells[-1] + 4])
 
 
+def text_in(key):
+    def write(root):
+        path = table_path(root, BAD)
+        table = pq.read_table(path)
+        words = pa.array([["left"] * 4 if key == "action" else "left"] * len(table))
+        pq.write_table(table.set_column(table.schema.get_field_index(key), key, words), path)
+
+    return write
+
+
+def unknown_task(root):
+    change_column(root, "task_index", lambda cells: [*cells[:8], 7, *cells[9:]])
+
+
 def without_column(key):
     def drop(root):
         table = pq.read_table(table_path(root, BAD))
@@ -136,6 +150,10 @@ CASES = [
     (narrow_action, "episode_000001.parquet: episode 1 has 3 values in 'action', meta/info.json says 4"),
     (null_episode_number, "episode_000001.parquet: 'episode_index' or 'index' has empty cells"),
     (jump_in_the_index, "episode_000001.parquet: episode 1 has 40 rows, its column 'index' runs from 23 to 66"),
+    (text_in("action"), "episode_000001.parquet: episode 1, 'action', every frame: .* type string, not numbers"),
+    (text_in("task_index"), "episode_000001.parquet: episode 1, 'task_index', every frame: .* type string, not num"),
+    (text_in("index"), "episode 1: .*episode_000001.parquet, 'index', every frame: .* type string, not numbers"),
+    (unknown_task, "episode_000001.parquet: episode 1 has task_index 7 in frame 8, which .*/meta/tasks.jsonl does not"),
     (without_column("action"), "episode_000001.parquet: the column 'action' is missing"),
     (without_column("task_index"), "episode_000001.parquet: the column 'task_index' is missing"),
     (without_column("episode_index"), "episode_000001.parquet: the column 'episode_index' is missing"),
@@ -263,6 +281,11 @@ def test_dimensions_that_do_not_add_up(v21, tmp_path):
 def test_misspelt_keys_get_a_hint(v21, tmp_path, setting, hint):
     with pytest.raises(ConfigError, match=hint):
         SegmentDataset(DataConfig([SourceConfig(str(v21), **setting)], cache_dir=str(tmp_path)))
+
+
+def test_an_empty_list_of_episodes():
+    with pytest.raises(ConfigError, match=r"a/b: dataset\.episodes is empty; name at least one episode"):
+        SourceConfig("a/b", episodes=[])
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -320,6 +321,31 @@ def test_a_disk_that_takes_no_more_is_one_clear_line(source, tmp_path):
     assert len(run.stderr.splitlines()) == 1
     assert run.stderr.startswith(f"ptr: error: {tmp_path / 'out'}: cannot be written (")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("stats.json", "{"), ("stats.json", "[1]"), ("ptr_corruption.json", "["), ("ptr_corruption.json", "{}")],
+)
+def test_metadata_that_cannot_be_read_is_named_before_anything_is_written(source, tmp_path, name, content):
+    own = Path(shutil.copytree(source, tmp_path / "own"))
+    (own / "meta" / name).write_text(content)
+    with pytest.raises(DataError, match=rf"own/meta/{name}: .*; fetch the dataset again") as caught:
+        corrupt_dataset(own, tmp_path / "out", paper_corruptions("tt"))
+    assert "\n" not in str(caught.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["own"]
+
+
+@pytest.mark.parametrize("kind", ["tt", "ani"])
+def test_actions_of_text_are_named(source, tmp_path, kind):
+    own = Path(shutil.copytree(source, tmp_path / "own"))
+    path = own / "data/chunk-000/file-000.parquet"
+    table = pq.read_table(path, partitioning=None)
+    words = pa.array([["left"] * 3] * len(table))
+    pq.write_table(table.set_column(table.schema.get_field_index("action"), "action", words), path)
+    with pytest.raises(DataError, match=r"file-000\.parquet: episode 0, 'action', .* type string, not numbers"):
+        corrupt_dataset(own, tmp_path / "out", paper_corruptions(kind))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["own"]
 
 
 def test_a_source_with_lost_rows_or_bad_values_is_named(source, tmp_path):

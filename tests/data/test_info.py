@@ -171,6 +171,14 @@ def test_episodes_that_cannot_be_used_are_listed(own_v21):
     assert summary.num_episodes == 3
 
 
+def test_an_episode_whose_task_has_no_name_cannot_be_used(own_v21):
+    tasks = own_v21 / "meta/tasks.jsonl"
+    tasks.write_text(tasks.read_text().splitlines()[0] + "\n")
+    summary = summarise(open_index(own_v21, skip_bad_episodes=True, camera_keys=()))
+    assert list(summary.unusable) == [1, 3]
+    assert f"episode_000003.parquet: episode 3 has task_index 1 in frame 0, which {tasks}" in summary.unusable[3]
+
+
 def test_a_vector_with_nan_is_named_and_the_rest_is_measured_without_it(own_v21):
     states, actions = episode_values(2, 17)
     states[4, 1] = np.inf

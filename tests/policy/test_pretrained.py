@@ -143,6 +143,33 @@ def test_timm_weights_fill_the_tower(tmp_path):
     assert all(torch.equal(loaded[name], tensor) for name, tensor in model.state_dict().items())
 
 
+@pytest.mark.parametrize(
+    ("vision", "line"),
+    [
+        ({"image_size": 7}, r"vision\.image_size is 7, smaller than a patch of the vision tower"),
+        ({"image_size": 8}, r"gives 1 x 1 patches, which vision\.shuffle=2 does not divide"),
+        ({"image_size": 24}, r"gives 3 x 3 patches, which vision\.shuffle=2 does not divide"),
+        ({"image_size": 0}, r"vision\.image_size is 0; it must be at least 1"),
+        ({"shuffle": 0}, r"vision\.shuffle is 0; it must be at least 1"),
+        ({"tower": "test_convnext", "tower_arguments": {}, "image_size": 31}, r"vision\.image_size is 31, smaller"),
+        ({"tower": "test_vit", "tower_arguments": {}, "image_size": 40}, r"is 40, which .*divisible by patch size"),
+    ],
+)
+def test_an_image_size_that_does_not_fit_is_refused_when_the_tower_is_built(vision, line):
+    config = small_config()
+    with pytest.raises(ConfigError, match=line) as caught:
+        build_policy(dataclasses.replace(config, vision=dataclasses.replace(config.vision, **vision)), seed=0)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("size", [16, 20, 32, 39])
+def test_an_image_size_need_not_be_a_multiple_of_a_patch(size):
+    config = small_config()
+    vision = dataclasses.replace(config.vision, image_size=size)
+    policy = build_policy(dataclasses.replace(config, vision=vision), seed=0).eval()
+    assert policy.predict(make_observation(), noise=noise()).actions.isfinite().all()
+
+
 def test_a_convolutional_tower_serves_as_well():
     vision = VisionConfig(tower="test_convnext", image_size=64)
     policy = build_policy(dataclasses.replace(small_config(), vision=vision), seed=0).eval()

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ptr_robot.data.metadata import read_parquet
+from ptr_robot.data.metadata import read_parquet, tasks_file
 from ptr_robot.data.records import DatasetIndex, EpisodeProblem, EpisodeRecord, Feature, VideoSpan
 from ptr_robot.data.tables import Columns, slice_episode
 from ptr_robot.errors import DataError, require
@@ -50,19 +50,21 @@ def _table_problems(index: DatasetIndex, keys: Sequence[str]) -> Iterator[Episod
                 yield EpisodeProblem(record.episode_index, f"episode {record.episode_index}: {error}")
             continue
         for record in records:
-            message = _record_problem(record, table, features, index.fps)
+            message = _record_problem(record, table, features, index)
             if message is not None:
                 yield EpisodeProblem(record.episode_index, message)
 
 
-def _record_problem(record: EpisodeRecord, table: Any, features: Sequence[Feature], fps: float) -> str | None:
+def _record_problem(record: EpisodeRecord, table: Any, features: Sequence[Feature], index: DatasetIndex) -> str | None:
     try:
         values = slice_episode(table, record, [*(feature.key for feature in features), *TIME_AND_TASK])
     except DataError as error:
         return str(error)
     sizes = {feature.key: feature.size for feature in features}
-    return _value_problem(record, values, {**sizes, **dict.fromkeys(TIME_AND_TASK, 1)}) or _time_problem(
-        record, values, fps
+    return (
+        _value_problem(record, values, {**sizes, **dict.fromkeys(TIME_AND_TASK, 1)})
+        or _time_problem(record, values, index.fps)
+        or _task_problem(record, values, index)
     )
 
 
@@ -93,6 +95,19 @@ def _time_problem(record: EpisodeRecord, values: Columns, fps: float) -> str | N
     return (
         f"{record.table}: episode {record.episode_index} has timestamps at {rate} while meta/info.json says "
         f"fps {fps:g} (off by {drift.max():.3g} s at frame {int(drift.argmax())})"
+    )
+
+
+def _task_problem(record: EpisodeRecord, values: Columns, index: DatasetIndex) -> str | None:
+    """A frame whose instruction nobody knows."""
+    numbers = values["task_index"].reshape(-1)  # (frames,)
+    unknown = np.flatnonzero(~np.isin(numbers, list(index.tasks)))
+    if not len(unknown):
+        return None
+    frame = int(unknown[0])
+    return (
+        f"{record.table}: episode {record.episode_index} has task_index {numbers[frame]} in frame {frame}, which "
+        f"{tasks_file(index.root, index.version)} does not name: add its instruction there"
     )
 
 

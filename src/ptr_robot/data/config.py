@@ -35,6 +35,10 @@ class SourceConfig:
     normaliser: str = "q99"
 
     def __post_init__(self) -> None:
+        if self.episodes is not None and not self.episodes:
+            raise ConfigError(
+                f"{self.repo_id}: dataset.episodes is empty; name at least one episode, or leave it out to use all"
+            )
         if self.weight is not None and not self.weight > 0:
             raise ConfigError(f"{self.repo_id}: weight is {self.weight}; it must be above 0")
         if self.normaliser not in KINDS:

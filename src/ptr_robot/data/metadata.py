@@ -74,9 +74,14 @@ def _flat_names(names: Any) -> tuple[str, ...]:
     return ()
 
 
+def tasks_file(root: Path, version: str) -> Path:
+    """Where a dataset names its instructions."""
+    return root / "meta" / ("tasks.jsonl" if version == "v2.1" else "tasks.parquet")
+
+
 def read_tasks(root: Path, version: str) -> dict[int, str]:
     """The instructions by task index."""
-    path = root / "meta" / ("tasks.jsonl" if version == "v2.1" else "tasks.parquet")
+    path = tasks_file(root, version)
     with _well_formed(path):
         if version == "v2.1":
             return {int(line["task_index"]): str(line["task"]) for line in read_json_lines(path)}

@@ -11,7 +11,7 @@ import numpy as np
 
 from ptr_robot.data.metadata import read_parquet
 from ptr_robot.data.records import DatasetIndex, EpisodeProblem, EpisodeRecord
-from ptr_robot.data.tables import column_to_numpy
+from ptr_robot.data.tables import read_column
 from ptr_robot.errors import DataError
 
 
@@ -87,10 +87,10 @@ def _rows_of_file(path: Path, reasons: dict[Path, str]) -> dict[int, Place]:
         table = read_parquet(path, ["episode_index", "index"])
         if table.column("episode_index").null_count or table.column("index").null_count:
             raise DataError(f"{path}: 'episode_index' or 'index' has empty cells; fetch it again")
+        numbers, indices = (read_column(table, key, str(path)).reshape(-1) for key in ("episode_index", "index"))
     except DataError as error:
         reasons[path] = str(error)
         return {}
-    numbers, indices = (column_to_numpy(table.column(key)).reshape(-1) for key in ("episode_index", "index"))
     starts = np.flatnonzero(np.diff(numbers, prepend=-1))
     lengths = np.diff(starts, append=len(numbers))
     return {

@@ -71,7 +71,6 @@ def open_source(config: SourceConfig, data: DataConfig) -> Source:
         slots.check_size(f"{index.root}: {key!r} (robot {robot.name})", index.feature(key).size)
     cache_dir = default_cache_dir() if data.cache_dir is None else Path(data.cache_dir).expanduser()
     tables = open_tables(index, config.state_key, config.action_key, cache_dir)
-    _check_tasks(index, tables)
     return Source(
         config=config,
         index=index,
@@ -121,9 +120,3 @@ def _without_short_episodes(index: DatasetIndex, data: DataConfig) -> DatasetInd
     if not rest:
         raise DataError(f"{index.root}: no episode is as long as a chunk of {data.chunk_length}")
     return dataclasses.replace(index, episodes=rest, left_out=(*index.left_out, *problems))
-
-
-def _check_tasks(index: DatasetIndex, tables: TableCache) -> None:
-    for task_index in np.unique(tables.task_indices):
-        if int(task_index) not in index.tasks:
-            raise DataError(f"{index.root}: frames have task_index {task_index}, which the metadata does not name")

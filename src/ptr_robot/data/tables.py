@@ -72,10 +72,11 @@ def slice_episode(table: Any, episode: EpisodeRecord, columns: Sequence[str]) ->
             f"{where} has {rows.num_rows} rows, its metadata says {episode.length}; "
             "leave it out with --dataset.skip_bad_episodes=true"
         )
-    return {key: _read_column(rows, key, where) for key in columns}
+    return {key: read_column(rows, key, where) for key in columns}
 
 
-def _read_column(rows: Any, key: str, where: str) -> NDArray[Any]:
+def read_column(rows: Any, key: str, where: str) -> NDArray[Any]:
+    """One column of some rows; a complaint starts with ``where``."""
     try:
         return column_to_numpy(rows.column(key))
     except DataError as error:
@@ -83,7 +84,7 @@ def _read_column(rows: Any, key: str, where: str) -> NDArray[Any]:
 
 
 def column_to_numpy(column: Any) -> NDArray[Any]:
-    """An Arrow column of numbers or of equally long lists of numbers; null becomes NaN."""
+    """An Arrow column of numbers or of equally long lists of numbers; null becomes NaN, anything else is an error."""
     import pyarrow as pa
 
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
@@ -94,6 +95,8 @@ def column_to_numpy(column: Any) -> NDArray[Any]:
     if array.null_count and (pa.types.is_boolean(array.type) or pa.types.is_null(array.type)):
         array = array.cast(pa.float32())
     values: NDArray[Any] = array.to_numpy(zero_copy_only=False)
+    if values.dtype.kind not in "biuf":
+        raise DataError(f"every frame: its values are of the type {array.type}, not numbers")
     return values
 
 

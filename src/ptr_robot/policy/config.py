@@ -22,6 +22,11 @@ class VisionConfig:
     shuffle: int = 2  # each square of this many patches becomes one token
     augment: bool = False  # random crop and colour in training
 
+    def __post_init__(self) -> None:
+        for name in ("image_size", "shuffle"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"vision.{name} is {getattr(self, name)}; it must be at least 1")
+
 
 @dataclass(frozen=True)
 class LanguageConfig:

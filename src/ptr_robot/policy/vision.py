@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from ptr_robot.errors import ConfigError, ShapeError, did_you_mean, require
 from ptr_robot.policy.augment import augment
@@ -39,6 +40,26 @@ class VisionTower(nn.Module):
             self.normalise(images), indices=1, norm=True, output_fmt="NCHW", intermediates_only=True
         )[-1]
         return features
+
+    def measure_patches(self) -> tuple[int, int] | None:
+        """Rows and columns of the feature map, from shapes alone; None where the tower does not run on these."""
+        values = [*self.named_parameters(), *self.named_buffers()]
+        images = torch.empty(2, 3, self.image_size, self.image_size, device="meta")
+        try:
+            with torch.no_grad():
+                features = functional_call(self, {name: value.to("meta") for name, value in values}, (images,))
+        except RuntimeError as error:
+            if "too small" not in str(error):
+                return None
+            raise ConfigError(
+                f"vision.image_size is {self.image_size}, smaller than a patch of the vision tower; choose a larger one"
+            ) from error
+        except (AssertionError, ZeroDivisionError) as error:
+            reason = " ".join(str(error).split()).rstrip(".")
+            raise ConfigError(
+                f"vision.image_size is {self.image_size}, which the vision tower cannot take ({reason}); choose another"
+            ) from error
+        return features.shape[-2], features.shape[-1]
 
     def normalise(self, images: Tensor) -> Tensor:  # -> (n, 3, image_size, image_size) float
         """Images as the tower expects them."""
@@ -84,15 +105,18 @@ class Connector(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:  # (n, C, h, w) -> (n, h w / shuffle², D)
         """One token for each square of patches, row by row."""
-        height, width = features.shape[-2:]
+        self.check_patches(*features.shape[-2:])
+        merged = F.pixel_unshuffle(features, self.shuffle)  # (n, C shuffle², h / shuffle, w / shuffle)
+        tokens: Tensor = self.project(merged.flatten(2).transpose(1, 2))
+        return tokens
+
+    def check_patches(self, height: int, width: int) -> None:
+        """Refuse a feature map that the shuffle does not divide."""
         if height % self.shuffle or width % self.shuffle:
             raise ConfigError(
                 f"the vision tower gives {height} x {width} patches, which vision.shuffle={self.shuffle} does not "
                 "divide; choose another image_size or shuffle"
             )
-        merged = F.pixel_unshuffle(features, self.shuffle)  # (n, C shuffle², h / shuffle, w / shuffle)
-        tokens: Tensor = self.project(merged.flatten(2).transpose(1, 2))
-        return tokens
 
 
 class VisionEncoder(nn.Module):
@@ -103,6 +127,9 @@ class VisionEncoder(nn.Module):
         self.config = config
         self.tower = VisionTower(config)
         self.connector = Connector(self.tower.width, trunk_width, config.shuffle)
+        patches = self.tower.measure_patches()
+        if patches is not None:
+            self.connector.check_patches(*patches)
 
     def forward(
         self,

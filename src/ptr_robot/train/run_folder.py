@@ -19,13 +19,16 @@ from ptr_robot.train.build import RunParts
 from ptr_robot.train.checkpoint import FOLDER as CHECKPOINTS_FOLDER
 from ptr_robot.train.config import RunPlan
 from ptr_robot.train.config_file import CONFIG_FILE, write_config
-from ptr_robot.train.records import RECORDS_FILE, TENSORBOARD_FOLDER
+from ptr_robot.train.records import RECORDS_FILE, TENSORBOARD_FOLDER, WANDB_ID_FILE
 
 RUN_FILE = "run.json"
 README_FILE = "README.txt"
 LOCK = "run"
 # All that a run has before its first checkpoint.
-_FIRST_FILES = {CONFIG_FILE, RUN_FILE, README_FILE, f"{LOCK}.lock", RECORDS_FILE, TENSORBOARD_FOLDER, "wandb"}
+_FIRST_FILES = {CONFIG_FILE, RUN_FILE, README_FILE, f"{LOCK}.lock", RECORDS_FILE, TENSORBOARD_FOLDER} | {
+    "wandb",
+    WANDB_ID_FILE,
+}
 VERSIONED = ("torch", "accelerate", "lerobot", "timm", "transformers", "numpy")
 
 README = """\

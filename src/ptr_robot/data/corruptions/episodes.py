@@ -18,7 +18,7 @@ from ptr_robot.data.corruptions.source import SourceDataset
 from ptr_robot.data.corruptions.tables import EditContext, edit_rows
 from ptr_robot.data.metadata import read_features, read_parquet
 from ptr_robot.data.records import EpisodeRecord, VideoSpan
-from ptr_robot.data.tables import column_to_numpy
+from ptr_robot.data.tables import read_column
 from ptr_robot.errors import DataError
 
 Progress = Callable[[int, int], None]  # episodes done, episodes in all
@@ -135,6 +135,7 @@ def _update_content(row: dict[str, Any], edit: EpisodeEdit, source: SourceDatase
 def _update_stats(row: dict[str, Any], episode: _EpisodeRows, edited: pa.Table, source: SourceDataset) -> set[str]:
     """Recompute the statistics of the features whose values differ, and name those features."""
     fresh: statistics.EpisodeStats = {}
+    where = f"{episode.file}: episode {episode.index}"
     for key, feature in read_features(source.info).items():
         if f"stats/{key}/mean" not in row:
             continue
@@ -143,8 +144,8 @@ def _update_stats(row: dict[str, Any], episode: _EpisodeRows, edited: pa.Table, 
                 record = _as_record(row, episode, source)
                 fresh[key] = statistics.picture_stats(record, feature, source.info["fps"])
         else:
-            values = column_to_numpy(edited[key])
-            if not np.array_equal(column_to_numpy(episode.rows[key]), values, equal_nan=True):
+            values = read_column(edited, key, where)
+            if not np.array_equal(read_column(episode.rows, key, where), values, equal_nan=True):
                 fresh[key] = statistics.numeric_stats(values)
     statistics.write_episode_stats(row, fresh)
     return set(fresh)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,7 @@ from ptr_robot.data.metadata import read_info, read_json_lines, read_tasks
 from ptr_robot.data.statistics import compute_statistics
 from ptr_robot.errors import ConfigError, DataError, did_you_mean, require
 
+RECIPE_FILE = "meta/ptr_corruption.json"
 _CONVERTED = "converted"
 
 
@@ -52,7 +54,33 @@ def check_source(root: Path, vector_keys: Sequence[str]) -> DatasetIndex:
         raise DataError(f"{index.left_out[0]}; mend or remove the episode first, a corrupted copy keeps all{others}")
     if index.version == "v2.1":
         _check_episode_statistics(index)
+    else:
+        read_stats(index.root)
+    read_recipe(index.root)
     return index
+
+
+def read_stats(root: Path) -> dict[str, dict[str, np.ndarray]]:
+    """The statistics of a v3.0 dataset by feature; none where it has no such file."""
+    lerobot = require("lerobot.datasets.utils", "lerobot")
+    try:
+        stats: dict[str, dict[str, np.ndarray]] = lerobot.load_stats(root) or {}
+    except (ValueError, TypeError, AttributeError) as error:
+        path = root / "meta" / "stats.json"
+        raise DataError(f"{path}: not the statistics of a dataset ({error}); fetch the dataset again") from error
+    return stats
+
+
+def read_recipe(root: Path) -> list[dict[str, Any]]:
+    """The corruptions that a dataset went through already, the first one first."""
+    path = root / RECIPE_FILE
+    try:
+        steps = json.loads(path.read_text()) if path.is_file() else []
+    except ValueError as error:
+        raise DataError(f"{path}: not valid JSON ({error}); fetch the dataset again") from error
+    if not isinstance(steps, list):
+        raise DataError(f"{path}: holds a {type(steps).__name__}, not a list of corruptions; fetch the dataset again")
+    return steps
 
 
 def _check_episode_statistics(index: DatasetIndex) -> None:

@@ -24,13 +24,19 @@ from ptr_robot.data.corruptions.episodes import (
 )
 from ptr_robot.data.corruptions.kinds import ActionNoise, Corruption
 from ptr_robot.data.corruptions.plan import plan_edits
-from ptr_robot.data.corruptions.source import SourceDataset, check_source, measure_actions, open_source
+from ptr_robot.data.corruptions.source import (
+    RECIPE_FILE,
+    SourceDataset,
+    check_source,
+    measure_actions,
+    open_source,
+    read_recipe,
+    read_stats,
+)
 from ptr_robot.data.corruptions.tables import EditContext
 from ptr_robot.data.corruptions.truth import episode_truth
 from ptr_robot.data.ground_truth import GROUND_TRUTH_FILE, EpisodeTruth, read_ground_truth, write_ground_truth
 from ptr_robot.errors import ConfigError, DataError, require
-
-RECIPE_FILE = "meta/ptr_corruption.json"
 
 
 @dataclass(frozen=True)
@@ -149,16 +155,14 @@ def _copy_other_files(dataset: SourceDataset, original: Path, root: Path) -> Non
 
 def _write_metadata(dataset: SourceDataset, root: Path, episodes: EpisodeTable, num_frames: int) -> None:
     lerobot = require("lerobot.datasets.utils", "lerobot")
+    previous = read_stats(dataset.root)
     lerobot.write_info({**dataset.info, "total_frames": num_frames}, root)
-    previous = lerobot.load_stats(dataset.root) or {}
     by_episode = [statistics.read_episode_stats(row) for row in episodes.by_index.values()]
     lerobot.write_stats(statistics.dataset_stats(previous, by_episode, episodes.changed_features), root)
 
 
 def _write_recipe(root: Path, original: Path, corruptions: Sequence[Corruption], seed: int, action_key: str) -> None:
     """How to make this dataset again; a source that was itself corrupted passes its own recipe on."""
-    earlier = original / RECIPE_FILE
-    steps = json.loads(earlier.read_text()) if earlier.is_file() else []
     step = {
         "source": original.resolve().name,
         "seed": seed,
@@ -166,4 +170,4 @@ def _write_recipe(root: Path, original: Path, corruptions: Sequence[Corruption],
         "corruptions": {type(corruption).__name__: dataclasses.asdict(corruption) for corruption in corruptions},
         "ptr_robot": __version__,
     }
-    (root / RECIPE_FILE).write_text(json.dumps([*steps, step], indent=4) + "\n")
+    (root / RECIPE_FILE).write_text(json.dumps([*read_recipe(original), step], indent=4) + "\n")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from ptr_robot.cli.flags import flag_names, parse_flags
+from ptr_robot.cli.flags import flag_names, parse_flags, program
 from ptr_robot.errors import ConfigError
 
 
@@ -132,6 +132,7 @@ def test_a_missing_config_file_is_named(tmp_path):
 
 
 def test_help_shows_every_flag_with_its_comment(capsys):
+    program.set("ptr")
     with pytest.raises(SystemExit) as caught:
         parse("--help")
     assert caught.value.code == 0

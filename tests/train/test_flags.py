@@ -147,3 +147,8 @@ def test_a_resumed_run_keeps_its_policy_and_its_units(tmp_path, flag, words):
 def test_a_trained_policy_keeps_its_shape():
     with pytest.raises(ConfigError, match=r"policy.head is set, but policy.path names a trained policy"):
         read_flags(["--dataset.repo_id=data", "--policy.path=run", "--policy.head=diffusion"])
+
+
+def test_a_mode_that_weights_and_biases_does_not_have():
+    with pytest.raises(ConfigError, match=r"wandb.mode is 'foo'; it must be one of: online, offline, disabled"):
+        read_flags(["--dataset.repo_id=data", "--wandb.enable=true", "--wandb.mode=foo"])

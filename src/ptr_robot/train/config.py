@@ -17,6 +17,7 @@ from ptr_robot.policy.config import PolicyConfig
 # Names of ptr train, and the settings of PTR in training that each stands for.
 METHODS: dict[str, str] = {"ptr": "paper", "screened": "sft"} | {name: name for name in PTR_PRESETS}
 PRECISIONS = ("no", "bf16")
+WANDB_MODES = ("online", "offline", "disabled")
 PAPER_STEPS = 60_000
 PAPER_LEARNING_RATE_WARMUP = 2000
 
@@ -174,6 +175,10 @@ class WandbConfig:
     notes: str | None = None
     # online, offline or disabled.
     mode: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.mode not in (None, *WANDB_MODES):
+            raise ConfigError(f"wandb.mode is {self.mode!r}; it must be one of: {', '.join(WANDB_MODES)}")
 
 
 @dataclass(frozen=True)

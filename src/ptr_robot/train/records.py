@@ -15,15 +15,12 @@ from ptr_robot.train.config import TrainConfig
 RECORDS_FILE = "records.jsonl"
 TENSORBOARD_FOLDER = "tensorboard"
 WANDB_ID_FILE = "wandb_id.txt"
-WANDB_MODES = ("online", "offline", "disabled")
 
 
 class RunRecords:
     """One record every ``log_freq`` steps; a resumed run goes on after the step it resumes from."""
 
     def __init__(self, run: Path, config: TrainConfig, first_step: int) -> None:
-        if config.wandb.enable and config.wandb.mode not in (None, *WANDB_MODES):
-            raise ConfigError(f"wandb.mode is {config.wandb.mode!r}; it must be one of: {', '.join(WANDB_MODES)}")
         self._file = run / RECORDS_FILE
         self._drop_after(first_step)
         tensorboard = require("torch.utils.tensorboard", "lerobot")

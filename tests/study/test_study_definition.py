@@ -103,6 +103,7 @@ def test_a_setting_changes_only_what_it_names(tmp_path: Path) -> None:
         ({"tasks": ["reech"]}, "there is no Meta-World task 'reech'"),
         ({"evaluation": {"max_steps": 600}}, "evaluation: max_steps=600 is out of range"),
         ({"demonstrations": {"camera_size": 8}}, "demonstrations: image_size=8 is out of range"),
+        ({"demonstrations": {"fault_fraction": 3}}, "demonstrations.fault_fraction is 3.*; it must be 0 to 1"),
         ({"settings": {"a": {"robot": "metawrld"}}}, "settings.a: there is no robot 'metawrld'"),
         ({"baseline": "sftt"}, "baseline: no method 'sftt'; did you mean 'sft'"),
         (

@@ -40,6 +40,8 @@ class Demonstrations:
 
     def __post_init__(self) -> None:
         _at_least("demonstrations.episodes", self.episodes, 1)
+        if self.fault_fraction is not None and not 0 <= self.fault_fraction <= 1:
+            raise ConfigError(f"demonstrations.fault_fraction is {self.fault_fraction}; it must be 0 to 1")
         _within("demonstrations", lambda: CameraConfig(image_size=self.camera_size))
 
 

@@ -217,6 +217,7 @@ def test_hub_id_without_a_network_is_one_line(tmp_path, monkeypatch):
     ) as caught:
         open_index("owner/absent")
     assert "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture

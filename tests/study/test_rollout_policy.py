@@ -21,6 +21,7 @@ from ptr_robot.study.rollout_policy import (
     checkpoint_folder,
     fed_sources,
     load_rollout_policy,
+    same_checkpoint,
     tasks_by_source,
 )
 
@@ -131,3 +132,11 @@ def test_results_are_named_after_the_run_however_it_is_given(saved_run: Path) ->
     paths = [saved_run, saved_run / "checkpoints" / "000001", saved_run / "checkpoints" / "last" / "pretrained_model"]
     outputs = {EvaluationConfig(policy=PolicyFlags(str(path))).output for path in paths}
     assert outputs == {Path("outputs/eval") / saved_run.name}
+
+
+def test_a_checkpoint_is_the_same_however_it_is_named(saved_run: Path, other_run, monkeypatch) -> None:
+    checkpoint = saved_run / "checkpoints" / "000001"
+    monkeypatch.chdir(saved_run.parent)
+    for path in (saved_run, checkpoint, checkpoint / "pretrained_model", Path(saved_run.name)):
+        assert same_checkpoint(path, saved_run)
+    assert not same_checkpoint(saved_run, other_run(cameras=(None,)))

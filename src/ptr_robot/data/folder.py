@@ -29,9 +29,7 @@ def find_folder(dataset: str | Path, root: str | Path | None = None, revision: s
         raise DataError(f"{dataset}: no such folder, and not a hub id of the form owner/name")
     folder = local if root is not None else _lerobot_home() / dataset
     if not _is_fetched(folder, revision):
-        with only_one_process(folder):  # of several ranks, the first one fetches
-            if not _is_fetched(folder, revision):
-                _fetch(dataset, folder, revision)
+        _fetch(dataset, folder, revision)
     return folder
 
 
@@ -71,13 +69,16 @@ def _fetch(repo_id: str, folder: Path, revision: str | None) -> None:
     hub = require("huggingface_hub", "lerobot")
     try:
         commit = hub.HfApi().dataset_info(repo_id, revision=revision).sha
-        _write_record(folder, repo_id, revision, is_complete=False)
-        hub.snapshot_download(repo_id, repo_type="dataset", revision=commit, local_dir=folder)
+        with only_one_process(folder):  # of several ranks, the first one fetches
+            if _is_fetched(folder, revision):
+                return
+            _write_record(folder, repo_id, revision, is_complete=False)
+            hub.snapshot_download(repo_id, repo_type="dataset", revision=commit, local_dir=folder)
+            _write_record(folder, repo_id, revision, is_complete=True)
     except (OSError, ValueError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         state = "only in part in" if _is_dataset(folder) else "no such folder here, not in"
         raise DataError(f"{repo_id}: {state} {folder}, and the hub did not give it ({reason:.160})") from error
-    _write_record(folder, repo_id, revision, is_complete=True)
 
 
 def _write_record(folder: Path, repo_id: str, revision: str | None, *, is_complete: bool) -> None:

@@ -21,6 +21,7 @@ from ptr_robot.method.evidence import Evidence, TransitionScorer
 from ptr_robot.method.folds import assign_folds
 from ptr_robot.method.gradients import without_gradients
 from ptr_robot.method.losses import SampleTerms, total_objective
+from ptr_robot.method.padding import real_steps, without_padding_targets, without_padding_values
 from ptr_robot.method.pool import CandidatePool, TargetRows
 from ptr_robot.method.posterior import other_samples
 from ptr_robot.method.targets import EMATargetEncoder, make_targets
@@ -126,7 +127,7 @@ class PTR(nn.Module):
         problem = self._problem(chunk, samples)
         check_values = self.config.check_inputs
         layout = agree_on_layout(chunk, samples, problem=problem, check_values=check_values)
-        samples, chunk = _without_padding_targets(samples), _without_padding_values(chunk, samples.is_padding)
+        samples, chunk = without_padding_targets(samples), without_padding_values(chunk, samples.is_padding)
         tokenized = self._tokenize(chunk, samples.is_padding)
         evidence, rows = self._identify(chunk, samples, tokenized, layout)  # lines 5 to 8
         weights = self._weigh(evidence, samples, layout)  # line 9
@@ -293,7 +294,7 @@ class PTR(nn.Module):
     def next_belief(self, chunk: ChunkForward, is_padding: Tensor | None = None) -> Tensor | None:  # (N, M, Da)
         """z_{t+1} = sg(B(C_t, A_t)): between the chunks of a segment, and between predictions at inference."""
         with without_gradients():  # nothing of the next chunk's loss may come back this way
-            tokenized = self._tokenize(_without_padding_values(chunk, is_padding), is_padding)
+            tokenized = self._tokenize(without_padding_values(chunk, is_padding), is_padding)
         return None if tokenized is None else tokenized.next_tokens
 
     def encode(self, images: Tensor) -> Tensor:  # (..., V, 3, H, W) -> (..., Dy)
@@ -348,7 +349,7 @@ class PTR(nn.Module):
             return None
         if chunk.action_states is None:
             raise ConfigError(_NEEDS_STATES)
-        mask = _real_steps(chunk.step_mask, is_padding)
+        mask = real_steps(chunk.step_mask, is_padding)
         tokenized: BeliefOutput = self.belief(chunk.action_states, chunk.action_tokens, mask)
         return tokenized
 
@@ -359,7 +360,7 @@ class PTR(nn.Module):
         channels = chunk.action_tokens
         if tokenized is not None and self.config.belief.informs_scorer:
             channels = torch.cat([channels, tokenized.reconstructions.to(channels.dtype)], dim=-1)
-        mask = _real_steps(chunk.step_mask, is_padding)
+        mask = real_steps(chunk.step_mask, is_padding)
         if mask is None:
             return channels.mean(dim=1)
         share = mask / mask.sum(dim=1, keepdim=True)
@@ -436,30 +437,3 @@ def _statistics(evidence: Evidence, is_real: Tensor) -> Tensor:  # (5 + F,)
     means = totals[:3] / totals[4].clamp(min=1)
     valid_ratio = totals[3:4] / totals[5].clamp(min=1)
     return torch.cat([means, valid_ratio, totals[4:5], totals[6:]])
-
-
-def _real_steps(step_mask: Tensor | None, is_padding: Tensor | None) -> Tensor | None:  # (N, L)
-    """The steps to look at; padding chunks count nowhere and keep all of theirs, so that nothing divides by zero."""
-    if step_mask is None or is_padding is None:
-        return step_mask
-    return step_mask | is_padding.unsqueeze(1)
-
-
-def _without_padding_values(chunk: ChunkForward, is_padding: Tensor | None) -> ChunkForward:
-    """Zero in the rows that count nowhere: what a policy makes of padding may be anything, and 0 × NaN is NaN."""
-    if is_padding is None:
-        return chunk
-    states = chunk.action_states
-    return replace(
-        chunk,
-        action_losses=chunk.action_losses.masked_fill(is_padding, 0.0),
-        contexts=chunk.contexts.masked_fill(is_padding.unsqueeze(1), 0.0),
-        action_tokens=chunk.action_tokens.masked_fill(is_padding.view(-1, 1, 1), 0.0),
-        action_states=None if states is None else states.masked_fill(is_padding.view(-1, 1, 1), 0.0),
-    )
-
-
-def _without_padding_targets(samples: Samples) -> Samples:
-    if samples.is_padding is None:
-        return samples
-    return replace(samples, has_target=samples.has_target & ~samples.is_padding)

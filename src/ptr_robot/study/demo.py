@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
-from ptr_robot.data.cache import only_one_process, whole_file
+from ptr_robot.data.cache import whole_file
 from ptr_robot.data.ground_truth import EpisodeTruth, read_ground_truth
 from ptr_robot.data.index import open_index
-from ptr_robot.errors import ConfigError, DataError
+from ptr_robot.errors import DataError
 from ptr_robot.sim.collection import plan_episodes, resolve_mixture
 from ptr_robot.sim.operators import OPERATORS as KNOWN_OPERATORS
 from ptr_robot.sim.recording import RecordedEpisode, RecordingConfig, record
@@ -38,7 +37,7 @@ from ptr_robot.study.evaluation import RESULTS_FILE, evaluate
 from ptr_robot.study.judged_episode import JudgedEpisode, judged_episodes
 from ptr_robot.study.outcome import Comparison, MethodOutcome
 from ptr_robot.study.progress import counting
-from ptr_robot.study.stages import Stage, claim
+from ptr_robot.study.stages import Stage, claim, occupied
 from ptr_robot.study.training_runs import TrainingCommand, train_side_by_side
 from ptr_robot.train.checkpoint import latest_checkpoint
 
@@ -59,7 +58,7 @@ class DemoFindings:
 def run_demo(config: DemoConfig, console: Console, say: Callable[[str], None]) -> DemoFindings:
     """Do every stage that is not done yet, in order; what is there already is used as it is."""
     claim(config.root)
-    with _occupied(config.root):
+    with occupied(config.root, "demo"):
         _collect(config, console, say)
         truths = _truths(config)
         _train(config, truths, console, say)
@@ -151,11 +150,3 @@ def _truths(config: DemoConfig) -> dict[int, EpisodeTruth]:
 def _outcome(config: DemoConfig, method: Method, judged: list[JudgedEpisode]) -> MethodOutcome:
     result = read_results(evaluation_stage(config, method).output / RESULTS_FILE)
     return MethodOutcome(method.name, method.title, result, weight_auroc(judged))
-
-
-@contextlib.contextmanager
-def _occupied(root: Path) -> Iterator[None]:
-    with only_one_process(root / "demo", wait=False) as is_mine:
-        if not is_mine:
-            raise ConfigError(f"{root} is in use by another demo; wait for it or choose another --output_dir")
-        yield

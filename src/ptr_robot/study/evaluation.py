@@ -17,7 +17,13 @@ from ptr_robot.errors import ConfigError
 from ptr_robot.sim.results import EpisodeResult, RolloutResult
 from ptr_robot.sim.rollouts import RolloutConfig, rollout
 from ptr_robot.sim.tasks import resolve_tasks
-from ptr_robot.study.rollout_policy import camera_of, checkpoint_folder, load_rollout_policy, tasks_by_source
+from ptr_robot.study.rollout_policy import (
+    camera_of,
+    checkpoint_folder,
+    load_rollout_policy,
+    same_checkpoint,
+    tasks_by_source,
+)
 from ptr_robot.train.sources import SourceRecord, read_sources
 from ptr_robot.train.trained import pretrained_folder
 
@@ -103,8 +109,7 @@ class EvaluationConfig:
         """Where the results go."""
         if self.output_dir is not None:
             return Path(self.output_dir).expanduser()
-        folder = checkpoint_folder(Path(self.policy.path)).resolve()
-        checkpoint = folder.parent if folder.name == "pretrained_model" else folder
+        checkpoint = pretrained_folder(Path(self.policy.path)).resolve().parent
         return Path("outputs") / "eval" / checkpoint.parent.parent.name
 
 
@@ -163,7 +168,7 @@ def _check_output(config: EvaluationConfig) -> None:
         raise ConfigError(f"{file.parent} cannot be written; choose another --output_dir")
     if file.is_file():
         before = _evaluated(file)
-        if before is not None and checkpoint_folder(before) != checkpoint_folder(Path(config.policy.path)):
+        if before is not None and not same_checkpoint(before, Path(config.policy.path)):
             raise ConfigError(f"{file.parent} holds the results of {before}; choose another --output_dir")
 
 

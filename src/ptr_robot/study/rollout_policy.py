@@ -16,7 +16,7 @@ from ptr_robot.sim.policies import Observation, RolloutEpisode
 from ptr_robot.sim.rendering import CameraConfig
 from ptr_robot.sim.tasks import instructions
 from ptr_robot.train.sources import SourceRecord
-from ptr_robot.train.trained import load_trained
+from ptr_robot.train.trained import load_trained, pretrained_folder
 
 # The states that Meta-World gives, under the names that ``ptr collect`` and LeRobot record them by.
 STATE_SIZES = {"observation.state": STATE_DIM, "observation.environment_state": ENVIRONMENT_STATE_DIM}
@@ -67,6 +67,11 @@ def checkpoint_folder(path: Path) -> Path:
     """The checkpoint that ``path`` means: a run folder stands for its last one."""
     last = path.expanduser() / LAST_CHECKPOINT
     return last.resolve() if last.is_dir() else path.expanduser()
+
+
+def same_checkpoint(one: Path, other: Path) -> bool:
+    """Whether two paths, of runs, checkpoints or their policies, mean the same weights."""
+    return pretrained_folder(one).resolve() == pretrained_folder(other).resolve()
 
 
 def tasks_by_source(path: str, sources: Sequence[SourceRecord], tasks: Sequence[str]) -> dict[int, list[str]]:

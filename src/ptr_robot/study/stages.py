@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ptr_robot import __version__
-from ptr_robot.data.cache import fingerprint, whole_file
+from ptr_robot.data.cache import fingerprint, only_one_process, whole_file
 from ptr_robot.errors import ConfigError, DataError
 
 MARKERS = "stages"
@@ -88,6 +89,15 @@ def claim(root: Path) -> None:
         (root / MARKERS).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"{root} cannot be written ({error.strerror}); choose another --output_dir") from error
+
+
+@contextlib.contextmanager
+def occupied(root: Path, what: str) -> Iterator[None]:
+    """Keep the folder to this process; the kernel lets go of it however the process ends."""
+    with only_one_process(root / what, wait=False) as is_mine:
+        if not is_mine:
+            raise ConfigError(f"{root} is in use by another {what}; wait for it or choose another --output_dir")
+        yield
 
 
 def _read_identity(marker: Path) -> str | None:

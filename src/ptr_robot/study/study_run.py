@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ptr_robot.data.cache import only_one_process
-from ptr_robot.errors import ConfigError
 from ptr_robot.study.cell import Cell
 from ptr_robot.study.cell_plan import plan_cells
 from ptr_robot.study.cell_record import CellRecord
@@ -17,7 +13,7 @@ from ptr_robot.study.definition import Study
 from ptr_robot.study.jobs import with_needed
 from ptr_robot.study.json_values import write_json
 from ptr_robot.study.runner import Watcher, run_jobs
-from ptr_robot.study.stages import claim
+from ptr_robot.study.stages import claim, occupied
 
 STUDY_FILE = "study.json"
 
@@ -45,7 +41,7 @@ class StudyRecords:
 def run_study(study: Study, root: Path, num_workers: int, watch: Watcher, *, keeps_checkpoints: bool = False) -> None:
     """Do every cell that has no result of these settings, with the data it needs."""
     claim(root)
-    with _occupied(root):
+    with occupied(root, "study"):
         write_json(root / STUDY_FILE, dataclasses.asdict(study))
         cells = plan_cells(study, root, keeps_checkpoints=keeps_checkpoints)
         run_jobs(with_needed(cells), num_workers, root, watch)
@@ -61,11 +57,3 @@ def read_records(study: Study, root: Path) -> StudyRecords:
         failed=tuple(record for record in records if not record.is_done),
         num_missing=len(cells) - len(records),
     )
-
-
-@contextlib.contextmanager
-def _occupied(root: Path) -> Iterator[None]:
-    with only_one_process(root / "study", wait=False) as is_mine:
-        if not is_mine:
-            raise ConfigError(f"{root} is in use by another study; wait for it or choose another --output_dir")
-        yield

@@ -50,6 +50,8 @@ def test_flags_reach_the_dataset_and_a_table_says_what_was_done(dataset, tmp_pat
         (["SOURCE"], "--output_dir is missing"),
         (["SOURCE", "--output_dir=out", "--kind=at"], "no corruption 'at'"),
         (["SOURCE", "--output_dir=out", "--fraction=2"], "not above 1"),
+        (["SOURCE", "--output_dir=out", "--kind=tt", "--sigma=0.5"], "--sigma belongs to the kind 'ani' and --kind is"),
+        (["SOURCE", "--output_dir=out", "--kind=ln", "--keep_to=0.5"], "--keep_to belongs to the kind 'tt'"),
     ],
 )
 def test_mistakes_are_named_and_nothing_is_written(dataset, tmp_path, monkeypatch, arguments, message):

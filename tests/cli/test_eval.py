@@ -44,6 +44,7 @@ def test_the_file_says_what_was_run_and_what_came_out(evaluated: Path) -> None:
     record = json.loads((evaluated / "eval_info.json").read_text())
     assert record["overall"]["n_episodes"] == 4
     assert record["config"]["seed"] == 5
+    assert record["config"]["eval"]["n_action_steps"] == 4  # the whole chunk: it has less than 8
     num_successes = sum(episode["is_success"] for episode in record["episodes"])
     assert record["overall"]["pc_success"] == 100 * num_successes / 4
     interval = wilson_interval(num_successes, 4)
@@ -86,6 +87,7 @@ def test_the_table_names_tasks_and_intervals(saved_run: Path, tmp_path: Path, ca
         (["--env.max_steps=900"], "1 to 500"),
         (["--num_workers=0"], "num_workers is 0; it must be at least 1"),
         (["--eval.n_action_steps=0"], "eval.n_action_steps is 0; it must be at least 1"),
+        (["--eval.n_action_steps=17"], "eval.n_action_steps is 17 and the policy predicts 4 actions at a time"),
         (["--env.task=,"], "env.task names no task; for example --env.task=reach,push"),
         (["--output_dir=/proc/nowhere"], "/proc/nowhere cannot be made .*; choose another --output_dir"),
     ],

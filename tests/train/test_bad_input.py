@@ -177,18 +177,21 @@ def test_a_loss_that_is_not_finite(settings, monkeypatch):
     assert latest_checkpoint(Path(config.output_dir)).name == "000003"
 
 
-def test_a_disk_that_fills_during_a_save(settings, processes, capfd):
+def test_a_disk_that_fills_during_a_save(settings, processes, tmp_path):
     config = settings(steps=2, save_freq=1)
     run = Path(config.output_dir)
     train(dataclasses.replace(config, steps=1))
     weights = run / "checkpoints" / "000001" / "pretrained_model" / "model.safetensors"
     before = weights.read_bytes()
     resumed = dataclasses.replace(config, resume=True)
-    process = processes.Process(target=worker.train_with_small_disk, args=(resumed, len(before) // 2))
+    process = processes.Process(
+        target=worker.train_with_small_disk, args=(resumed, len(before) // 2, tmp_path / "message")
+    )
     process.start()
     process.join()
     assert process.exitcode == 7
-    message = capfd.readouterr().err.strip().splitlines()[-1]
+    message = (tmp_path / "message").read_text()
+    assert "\n" not in message
     assert "the checkpoint of step 2 could not be saved" in message
     assert "File too large" in message
     assert str(run / "checkpoints" / "000001") in message

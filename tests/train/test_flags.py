@@ -88,6 +88,32 @@ def test_ptr_settings_have_no_part_in_screening():
         read_flags(["--dataset.repo_id=data", "--method=screened", "--ptr.weights.alpha=0.5"])
 
 
+@pytest.mark.parametrize(
+    ("method", "flag", "why"),
+    [
+        ("sft", "--ptr.weights.w_max=8", "scores nothing"),
+        ("sft", "--ptr.belief.num_tokens=2", "has no belief tokens"),
+        ("sft-belief", "--ptr.scorer.temperature=0.1", "scores nothing"),
+    ],
+)
+def test_a_flag_that_the_method_never_looks_at_is_refused(method, flag, why):
+    with pytest.raises(ConfigError, match=f"{flag} would change nothing: the method '{method}' {why}; add --method"):
+        read_flags(["--dataset.repo_id=data", f"--method={method}", flag])
+
+
+@pytest.mark.parametrize(
+    ("method", "flags"),
+    [
+        ("sft-belief", ["--ptr.belief.num_tokens=2"]),
+        ("sft", ["--ptr.scorer.enabled=true", "--ptr.weights.w_max=8"]),
+        ("sft", ["--ptr.belief.enabled=true", "--ptr.belief.num_tokens=2"]),
+        ("sft", ["--ptr.check_inputs=false"]),
+    ],
+)
+def test_a_flag_that_something_looks_at_is_not(method, flags):
+    read_flags(["--dataset.repo_id=data", f"--method={method}", *flags])
+
+
 def test_ptr_settings_of_a_file_have_no_part_in_it_either(tmp_path):
     file = tmp_path / "run.yaml"
     file.write_text("dataset: {repo_id: data}\nptr: {weights: {w_max: 8.0}}\n")

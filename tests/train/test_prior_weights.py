@@ -101,3 +101,16 @@ def test_the_robust_preset_trains_and_records_every_episode(settings):
     config = settings(method="robust")
     result = train(config)
     assert result.steps_done == config.steps
+
+
+def test_a_resumed_run_may_not_change_them(settings, tmp_path):
+    file = tmp_path / "weights.json"
+    file.write_text(json.dumps({"0": 0.0, "1": 0.5, "2": 1, "3": 3.0}))
+    config = with_weights(settings(method="sft", steps=2), file)
+    train(config)
+    resumed = dataclasses.replace(config, resume=True, steps=3)
+    file.write_text(json.dumps({"0": 1.0, "1": 0.5, "2": 1, "3": 3.0}))
+    with pytest.raises(DataError, match="begun with other weights of episodes"):
+        train(resumed)
+    file.write_text(json.dumps({"3": 3.0, "2": 1, "1": 0.5, "0": 0.0}))
+    assert train(resumed).steps_done == 3

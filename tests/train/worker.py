@@ -6,6 +6,7 @@ import importlib
 import os
 import signal
 import sys
+from pathlib import Path
 
 from ptr_robot.train import loop, optimisation
 from ptr_robot.train.config import TrainConfig
@@ -48,7 +49,7 @@ def train_as_rank(config: TrainConfig, rank: int, world_size: int, port: int) ->
     train_and_exit(config)
 
 
-def train_with_small_disk(config: TrainConfig, limit_bytes: int) -> None:
+def train_with_small_disk(config: TrainConfig, limit_bytes: int, message: Path) -> None:
     """A run whose files cannot grow beyond a limit, as on a disk that is full."""
     import resource
 
@@ -59,7 +60,7 @@ def train_with_small_disk(config: TrainConfig, limit_bytes: int) -> None:
     try:
         train_and_exit(config)
     except DataError as error:
-        sys.stderr.write(f"{error}\n")
+        message.write_text(str(error))
         sys.exit(7)
 
 

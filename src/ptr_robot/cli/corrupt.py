@@ -37,6 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     if not flags.source or not flags.output_dir:
         missing = "the source dataset" if not flags.source else "--output_dir"
         raise ConfigError(f"{missing} is missing: ptr corrupt SOURCE --output_dir=FOLDER --kind=combined")
+    _check_read(flags)
     from ptr_robot.data.corruptions import corrupt_dataset, paper_corruptions
     from ptr_robot.data.index import find_folder
 
@@ -63,6 +64,17 @@ def main(arguments: Sequence[str]) -> int:
         )
     _print_result(result)
     return 0
+
+
+def _check_read(flags: CorruptFlags) -> None:
+    """Refuse a setting of a corruption that is not asked for."""
+    for kind, names in (("ani", ("sigma", "noise_unit")), ("tt", ("keep_from", "keep_to"))):
+        for name in names:
+            if flags.kind not in (kind, "combined") and getattr(flags, name) != getattr(CorruptFlags, name):
+                raise ConfigError(
+                    f"--{name} belongs to the kind {kind!r} and --kind is {flags.kind!r}; take it out, or give "
+                    f"--kind={kind} or combined"
+                )
 
 
 def _print_result(result: CorruptionResult) -> None:

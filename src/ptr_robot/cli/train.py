@@ -66,9 +66,22 @@ def read_flags(arguments: list[str]) -> tuple[TrainConfig, Path | None]:
         raise ConfigError(f"{words[0]} would change nothing: {why}; take it out")
     if config.ptr is not None:
         config = _over_method(config, arguments)
+        _check_read(config, arguments)
     if config.resume:
         _check_unchanged(config, arguments)
     return config, checkpoint
+
+
+def _check_read(config: TrainConfig, arguments: Sequence[str]) -> None:
+    """Refuse flags of PTR that the method, without scores or without belief tokens, never looks at."""
+    assert config.ptr is not None
+    always = ("--ptr.scorer.enabled", "--ptr.belief.enabled", "--ptr.check_inputs")
+    for word in _words(arguments, "--ptr."):
+        is_belief = word.startswith("--ptr.belief.")
+        is_on = config.ptr.belief.enabled if is_belief else config.ptr.scorer.enabled
+        if not is_on and not word.startswith(always):
+            lacks = "has no belief tokens" if is_belief else "scores nothing"
+            raise ConfigError(f"{word} would change nothing: the method {config.method!r} {lacks}; add --method=ptr")
 
 
 def _check_unchanged(config: TrainConfig, arguments: Sequence[str]) -> None:

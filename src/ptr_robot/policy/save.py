@@ -60,6 +60,11 @@ def load_policy(folder: Path) -> SavedPolicy:
     return SavedPolicy(policy=policy.eval(), robots=robots)
 
 
+def read_policy_config(folder: Path) -> PolicyConfig:
+    """What a saved policy is made of, without its weights."""
+    return PolicyConfig.from_dict(_read_config(folder / CONFIG_FILE)["policy"])
+
+
 def load_weights(module: nn.Module, file: Path) -> None:
     """Fill every parameter of ``module`` from a safetensors file; the first one that does not fit is named."""
     safetensors = require("safetensors", "lerobot")

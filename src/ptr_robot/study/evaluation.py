@@ -14,6 +14,7 @@ from typing import Any
 
 from ptr_robot.data.cache import whole_file
 from ptr_robot.errors import ConfigError
+from ptr_robot.policy.save import read_policy_config
 from ptr_robot.sim.results import EpisodeResult, RolloutResult
 from ptr_robot.sim.rollouts import RolloutConfig, rollout
 from ptr_robot.sim.tasks import resolve_tasks
@@ -61,8 +62,8 @@ class EpisodeFlags:
     n_episodes: int = 50
     # Environments that one process steps together; the policy sees them as one batch.
     batch_size: int = 8
-    # Actions of a chunk that are executed before the policy looks again.
-    n_action_steps: int = 8
+    # Actions of a chunk that are executed before the policy looks again; by default 8, or a shorter chunk's all.
+    n_action_steps: int | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class EvaluationConfig:
         if self.seed < 0:
             raise ConfigError(f"seed is {self.seed}; it must be 0 or more")
         for name, value in (("num_workers", self.num_workers), ("eval.n_action_steps", self.eval.n_action_steps)):
-            if value < 1:
+            if value is not None and value < 1:
                 raise ConfigError(f"{name} is {value}; it must be at least 1")
         if not self.env.task.strip(", "):
             raise ConfigError("env.task names no task; for example --env.task=reach,push")
@@ -122,14 +123,27 @@ def evaluate(config: EvaluationConfig, on_episode: Callable[[EpisodeResult], Non
         load = functools.partial(load_rollout_policy, config.policy.path, config.seed, number)
         episodes += rollout(load, tasks, list(config.seeds), settings, on_episode).episodes
     result = RolloutResult(tuple(sorted(episodes, key=lambda episode: config.tasks.index(episode.task))))
+    executed = dataclasses.replace(config.eval, n_action_steps=executed_steps(config))
+    config = dataclasses.replace(config, eval=executed)
     write_evaluation(config.output / RESULTS_FILE, config, result, time.monotonic() - started)
     return result
+
+
+def executed_steps(config: EvaluationConfig) -> int:
+    """How many actions of each chunk are executed."""
+    length = read_policy_config(pretrained_folder(checkpoint_folder(Path(config.policy.path)))).chunk_length
+    steps = config.eval.n_action_steps
+    if steps is not None and steps > length:
+        raise ConfigError(
+            f"eval.n_action_steps is {steps} and the policy predicts {length} actions at a time; give {length} or less"
+        )
+    return min(8, length) if steps is None else steps
 
 
 def rollout_config(config: EvaluationConfig, source: SourceRecord) -> RolloutConfig:
     """The same settings in the rollouts' own words."""
     return RolloutConfig(
-        execute_steps=config.eval.n_action_steps,
+        execute_steps=executed_steps(config),
         max_steps=config.env.max_steps,
         batch_size=config.eval.batch_size,
         num_processes=config.num_workers,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,12 +45,22 @@ class TrainingState:
         save_tensors({"episode_totals": episode_totals, **self.window.state_dict()}, folder / SUMS_FILE)
         if self.screening is not None:
             write_screening(self.screening, folder)
-        record = {"step": step, "scheduler": optimiser.schedule.state_dict(), "loader": self.loader.state_dict()}
+        record = {
+            "step": step,
+            "scheduler": optimiser.schedule.state_dict(),
+            "loader": self.loader.state_dict(),
+            "prior_weights": self._prior_weights(),
+        }
         (folder / STATE_FILE).write_text(json.dumps(record, indent=2) + "\n")
 
     def read(self, folder: Path) -> int:
         """Take everything back, in place; gives the number of steps that were done."""
         record = read_state(folder)
+        if record.get("prior_weights", self._prior_weights()) != self._prior_weights():
+            raise DataError(
+                "the run was begun with other weights of episodes; bring the file that dataset.episode_weights named "
+                "back as it was, or start another run"
+            )
         load_weights(self.optimiser.module.ptr, folder / PTR_FILE)
         load_adam(self.optimiser, read_tensors(folder / OPTIMISER_FILE), folder / OPTIMISER_FILE)
         load_schedule(self.optimiser, record["scheduler"])
@@ -58,6 +69,13 @@ class TrainingState:
         self.ledger.restore(sums["episode_totals"], is_main=self.optimiser.accelerator.is_main_process)
         self.window.load_state_dict(sums)
         return int(record["step"])
+
+    def _prior_weights(self) -> str | None:
+        """A digest of how much each episode counts beforehand."""
+        facts = self.optimiser.module.facts
+        if facts is None or facts.prior_weights is None:
+            return None
+        return hashlib.sha256(facts.prior_weights.cpu().numpy().tobytes()).hexdigest()
 
 
 def read_state(folder: Path) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pandas as pd
 import pytest
+import requests
 from huggingface_hub.hf_api import DatasetInfo
 
 from ptr_robot.data.config import DataConfig, SourceConfig
@@ -218,6 +219,17 @@ def test_hub_id_without_a_network_is_one_line(tmp_path, monkeypatch):
         open_index("owner/absent")
     assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_hub_that_cannot_be_reached_is_said_in_plain_words(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_LEROBOT_HOME", str(tmp_path))
+
+    def send(*arguments, **named):
+        raise requests.ConnectionError("HTTPSConnectionPool(...): Max retries exceeded (Caused by NameResolutionError)")
+
+    monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", send)
+    with pytest.raises(DataError, match=r"the hub did not give it \(it cannot be reached from here\)$"):
+        open_index("owner/absent")
 
 
 @pytest.fixture

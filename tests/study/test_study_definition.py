@@ -86,6 +86,7 @@ def test_a_setting_changes_only_what_it_names(tmp_path: Path) -> None:
         ({"training": {"step": 1}}, "training: there is no 'step'; did you mean 'steps'"),
         ({"training": {"steps": "many"}}, "training.steps: .*many"),
         ({"training": {"steps": 0}}, "training.steps is 0; it must be at least 1"),
+        ({"evaluation": {"n_action_steps": 17}}, "n_action_steps is 17 and policy.chunk_length 16"),
         ({"settings": {"a": {"operator": {}}}}, "settings.a: there is no 'operator'; did you mean 'operators'"),
         (
             {"settings": {"a": {"operators": {"stedy": 1}}}},
@@ -161,6 +162,11 @@ def test_a_file_that_is_no_study(content: str, tmp_path: Path) -> None:
     path.write_text(content)
     with pytest.raises(ConfigError, match=r"broken\.yaml"):
         read_study(str(path))
+
+
+def test_a_mistake_among_flags_is_not_the_built_in_files() -> None:
+    with pytest.raises(ConfigError, match=r"^headline: training\.steps is 0"):
+        read_study("headline", {"training": {"steps": 0}})
 
 
 def test_unknown_names_among_flags(tmp_path: Path) -> None:

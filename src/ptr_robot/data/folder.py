@@ -76,9 +76,11 @@ def _fetch(repo_id: str, folder: Path, revision: str | None) -> None:
             hub.snapshot_download(repo_id, repo_type="dataset", revision=commit, local_dir=folder)
             _write_record(folder, repo_id, revision, is_complete=True)
     except (OSError, ValueError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        is_unreachable = type(error).__module__.startswith("requests.")  # whose words are those of its sockets
+        first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        reason = "it cannot be reached from here" if is_unreachable else f"{first_line:.160}"
         state = "only in part in" if _is_dataset(folder) else "no such folder here, not in"
-        raise DataError(f"{repo_id}: {state} {folder}, and the hub did not give it ({reason:.160})") from error
+        raise DataError(f"{repo_id}: {state} {folder}, and the hub did not give it ({reason})") from error
 
 
 def _write_record(folder: Path, repo_id: str, revision: str | None, *, is_complete: bool) -> None:

@@ -174,6 +174,11 @@ class Study:
             _at_least("a seed", seed, 0)
         _once("seeds", self.seeds)
         _once("methods", [row.name for row in self.methods])
+        if self.evaluation.n_action_steps > self.policy.chunk_length:
+            raise ConfigError(
+                f"evaluation.n_action_steps is {self.evaluation.n_action_steps} and policy.chunk_length "
+                f"{self.policy.chunk_length}; a policy executes no more than it predicts"
+            )
         check_name("study", self.name)
         for name, setting in self.settings.items():
             check_name("setting", name)

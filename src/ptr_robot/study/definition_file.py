@@ -32,15 +32,16 @@ def read_study(source: str, overrides: Mapping[str, Any] | None = None) -> Study
     methods of the registry that the file does not have.
     """
     path = _find(source)
+    place = source if path.parent == BUILT_IN else str(path)  # what complaints begin with
     content = _read(path)
     changes = dict(overrides or {})
     chosen = changes.pop("settings", None)
     if "methods" in changes:
-        content["methods"] = _chosen_methods(path, changes.pop("methods"), content.get("methods") or [])
+        content["methods"] = _chosen_methods(place, changes.pop("methods"), content.get("methods") or [])
     content = merged(content, changes)
-    content["methods"] = [_expanded(path, entry) for entry in _as_list(path, "methods", content.get("methods"))]
-    study = _decode(path, content)
-    _check_references(path, study)
+    content["methods"] = [_expanded(place, entry) for entry in _as_list(place, "methods", content.get("methods"))]
+    study = _decode(place, content)
+    _check_references(place, study)
     return study if chosen is None else _with_settings(study, chosen)
 
 
@@ -69,36 +70,36 @@ def _read(path: Path) -> dict[str, Any]:
     return content
 
 
-def _decode(path: Path, content: dict[str, Any]) -> Study:
+def _decode(place: str, content: dict[str, Any]) -> Study:
     draccus = require("draccus", "lerobot")
-    _check_names(Study, content, str(path))
+    _check_names(Study, content, place)
     try:
         study: Study = draccus.decode(Study, content)
     except (draccus.utils.DecodingError, draccus.ParsingError) as error:
-        raise ConfigError(f"{path}: {_own_words(error) or _describe(error)}") from error
+        raise ConfigError(f"{place}: {_own_words(error) or _describe(error)}") from error
     return study
 
 
-def _check_references(path: Path, study: Study) -> None:
+def _check_references(place: str, study: Study) -> None:
     """What a study names that lies elsewhere: methods to compare with, robots, and settings of PTR that are swept."""
     rows = {row.name: row for row in study.methods}
     for field in ("baseline", "upper_bound"):
         name = getattr(study, field)
         if name not in rows and name not in REGISTRY:
-            raise ConfigError(f"{path}: {field}: no method {name!r}; {did_you_mean(name, [*rows, *REGISTRY])}")
+            raise ConfigError(f"{place}: {field}: no method {name!r}; {did_you_mean(name, [*rows, *REGISTRY])}")
     for name, setting in study.settings.items():
         if setting.robot is not None:
             try:
                 load_robot(robot_file(setting.robot))
             except ConfigError as error:
-                raise ConfigError(f"{path}: settings.{name}: {error}") from error
+                raise ConfigError(f"{place}: settings.{name}: {error}") from error
     if study.sweeps:
         values = all_settings(rows[study.sweep_reference], study.training)
         numbers = [name for name, value in values.items() if isinstance(value, int | float)]
         for name, swept in study.sweeps.items():
             if swept not in numbers:
                 hint = did_you_mean(swept, numbers)
-                raise ConfigError(f"{path}: sweeps.{name}: {swept!r} is no number among PTR's settings; {hint}")
+                raise ConfigError(f"{place}: sweeps.{name}: {swept!r} is no number among PTR's settings; {hint}")
 
 
 def _own_words(error: BaseException | None) -> str | None:
@@ -139,29 +140,29 @@ def _members(kind: Any) -> tuple[Any, ...]:
     return typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
 
 
-def _as_list(path: Path, name: str, value: Any) -> list[Any]:
+def _as_list(place: str, name: str, value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise ConfigError(f"{path}: {name} must be a list")
+        raise ConfigError(f"{place}: {name} must be a list")
     return value
 
 
-def _expanded(path: Path, entry: Any) -> dict[str, Any]:
+def _expanded(place: str, entry: Any) -> dict[str, Any]:
     """A method of the file: a name of the registry, or a row of its own."""
     if isinstance(entry, dict):
         return dict(entry)
     if not isinstance(entry, str):
-        raise ConfigError(f"{path}: methods: {entry!r} is neither a method's name nor a row with a name of its own")
+        raise ConfigError(f"{place}: methods: {entry!r} is neither a method's name nor a row with a name of its own")
     if entry not in REGISTRY:
-        raise ConfigError(f"{path}: there is no method {entry!r}; {did_you_mean(entry, REGISTRY)}")
+        raise ConfigError(f"{place}: there is no method {entry!r}; {did_you_mean(entry, REGISTRY)}")
     return dataclasses.asdict(REGISTRY[entry])
 
 
-def _chosen_methods(path: Path, names: list[str], entries: list[Any]) -> list[Any]:
+def _chosen_methods(place: str, names: list[str], entries: list[Any]) -> list[Any]:
     known: dict[str, Any] = {name: name for name in REGISTRY}
-    known |= {_expanded(path, entry).get("name", ""): entry for entry in entries}
+    known |= {_expanded(place, entry).get("name", ""): entry for entry in entries}
     for name in names:
         if name not in known:
-            raise ConfigError(f"{path}: there is no method {name!r}; {did_you_mean(name, known)}")
+            raise ConfigError(f"{place}: there is no method {name!r}; {did_you_mean(name, known)}")
     return [known[name] for name in names]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import resource
 import shutil
@@ -411,6 +412,24 @@ def test_a_bad_v21_source_is_named_by_its_own_file_and_episode(own_v21, tmp_path
         assert "\n" not in str(caught.value)
         assert "partial" not in str(caught.value)
     assert [path.name for path in tmp_path.iterdir()] == ["cubes"]
+
+
+def test_a_video_that_cannot_be_decoded_is_one_line_about_the_source(v21, tmp_path, monkeypatch):
+    def broken(dataset, *arguments):
+        raise DataError(f"{dataset.root}/videos/file-000.mp4: frame 0 cannot be decoded")
+
+    monkeypatch.setattr("ptr_robot.data.corruptions.write.write_data", broken)
+    with pytest.raises(DataError, match=r"cubes, as LeRobot converts it to v3.0: videos/file-000.mp4: frame") as caught:
+        corrupt_dataset(v21, tmp_path / "out", [Truncation(fraction=1.0)])
+    assert "\n" not in str(caught.value)
+    assert "partial" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_converter_leaves_no_handler_that_writes_into_a_closed_file(v21, tmp_path, monkeypatch):
+    monkeypatch.setattr(logging.root, "handlers", [])
+    corrupt_dataset(v21, tmp_path / "out", [LabelNoise()])
+    assert logging.root.handlers == []
 
 
 def test_noise_has_the_stated_strength_on_a_v21_source(v21, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -15,6 +16,9 @@ from torch import Tensor
 from ptr_robot.data.records import EpisodeRecord, Feature, VideoSpan
 from ptr_robot.data.tables import iterate_cells
 from ptr_robot.errors import ConfigError, DataError, did_you_mean, require
+
+# A broken video is an error with a line of its own; the decoder's many lines before it say no more.
+logging.getLogger("libav").setLevel(logging.CRITICAL)
 
 RESIZE_MODES = ("pad", "stretch", "crop")
 
@@ -80,7 +84,7 @@ def _decode_video(episode: EpisodeRecord, key: str, fps: float) -> Iterator[NDAr
                 if expected == episode.length:
                     return
     except av.FFmpegError as error:
-        raise DataError(f"{where}: frame {expected} cannot be decoded ({error})") from error
+        raise DataError(f"{where}: frame {expected} cannot be decoded ({error}); fetch or record it again") from error
     raise DataError(f"{where}: the video ends after frame {expected - 1}, the table has {episode.length} rows")
 
 

@@ -19,7 +19,7 @@ from ptr_robot.data.statistics import compute_statistics
 from ptr_robot.errors import ConfigError, DataError, did_you_mean, require
 
 RECIPE_FILE = "meta/ptr_corruption.json"
-_CONVERTED = "converted"
+CONVERTED = "converted"
 
 
 @dataclass(frozen=True)
@@ -135,17 +135,17 @@ def _convert(root: Path, workspace: Path) -> Path:
     It reads through the link, writes its result beside it and at the end renames the link alone.
     """
     converter = require("lerobot.datasets.v30.convert_dataset_v21_to_v30", "lerobot")
-    (workspace / _CONVERTED).symlink_to(root.resolve(), target_is_directory=True)
+    (workspace / CONVERTED).symlink_to(root.resolve(), target_is_directory=True)
     try:
         with _silence():
-            converter.convert_dataset(repo_id=_CONVERTED, root=workspace, push_to_hub=False)
+            converter.convert_dataset(repo_id=CONVERTED, root=workspace, push_to_hub=False)
     except Exception as error:
         cause = _first_cause(error)
         if isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError):
             raise cause from error
         reason = " ".join(f"{type(cause).__name__}: {cause}".split())
         raise DataError(f"{root}: LeRobot cannot convert this v2.1 dataset ({reason})") from error
-    return workspace / _CONVERTED
+    return workspace / CONVERTED
 
 
 def _first_cause(error: BaseException) -> BaseException:
@@ -158,7 +158,7 @@ def _first_cause(error: BaseException) -> BaseException:
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
     """Keep the converter's prints, progress bars and log lines out of the terminal."""
-    previous = logging.root.manager.disable
+    previous, handlers = logging.root.manager.disable, list(logging.root.handlers)
     logging.disable(logging.WARNING)
     try:
         with (
@@ -169,3 +169,4 @@ def _silence() -> Iterator[None]:
             yield
     finally:
         logging.disable(previous)
+        logging.root.handlers[:] = handlers  # what was set up meanwhile writes where nothing can be written any more

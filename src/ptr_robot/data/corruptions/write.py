@@ -25,6 +25,7 @@ from ptr_robot.data.corruptions.episodes import (
 from ptr_robot.data.corruptions.kinds import ActionNoise, Corruption
 from ptr_robot.data.corruptions.plan import plan_edits
 from ptr_robot.data.corruptions.source import (
+    CONVERTED,
     RECIPE_FILE,
     SourceDataset,
     check_source,
@@ -81,6 +82,12 @@ def corrupt_dataset(
         partial.mkdir()
         result = _write(dataset, source, partial, corruptions, seed, action_key, deviations, link_videos, on_episode)
         partial.rename(output)
+    except DataError as error:
+        converted = f"{workspace / CONVERTED}/"
+        if converted not in str(error):
+            raise
+        message = str(error).replace(converted, "")
+        raise DataError(f"{source}, as LeRobot converts it to v3.0: {message}") from error
     except OSError as error:
         reason = error.strerror or str(error)
         raise DataError(f"{output}: cannot be written ({reason}); nothing was left behind") from error

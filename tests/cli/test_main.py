@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -112,9 +114,33 @@ def test_sigterm_cleans_up_as_control_c_does():
 
 
 def test_handlers_are_given_back(monkeypatch):
-    before = signal.getsignal(signal.SIGTERM)
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.getsignal(number) for number in numbers]
     exit_of(monkeypatch, "--version")
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert [signal.getsignal(number) for number in numbers] == before
+
+
+def test_a_library_that_fails_on_control_c_is_an_interruption_all_the_same(monkeypatch, capsys):
+    def half_imported(arguments):
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(600)
+        except KeyboardInterrupt:
+            raise RecursionError from None
+
+    monkeypatch.setattr("ptr_robot.cli.info.main", half_imported)
+    assert exit_of(monkeypatch, "info", "x") == 130
+    assert capsys.readouterr().err == "ptr: interrupted\n"
+
+
+def test_a_process_that_ignores_control_c_goes_on_ignoring_it(monkeypatch, capsys):
+    """As one that a shell has started in the background."""
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        monkeypatch.setattr("ptr_robot.cli.info.main", lambda arguments: os.kill(os.getpid(), signal.SIGINT))
+        assert exit_of(monkeypatch, "info", "x") == 0
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 def test_an_unexpected_error_keeps_its_traceback(monkeypatch, verb_that_raises):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import shutil
 import signal
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from ptr_robot import __version__
 from ptr_robot.cli.flags import program
@@ -52,27 +52,46 @@ def run(arguments: Sequence[str]) -> int:
     return int(module.main(list(arguments[1:])) or 0)
 
 
-@contextlib.contextmanager
-def sigterm_as_control_c() -> Iterator[None]:
-    """So that a job scheduler's stop cleans up as Ctrl-C does; ``ptr train`` saves first, with handlers of its own."""
-    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
+class StopSignals:
+    """A job scheduler's stop cleans up as Ctrl-C does; ``ptr train`` saves first, with handlers of its own.
+
+    Signals are noted as well: a library that is interrupted while it is imported may fail in another way later.
+    """
+
+    def __init__(self) -> None:
+        self.was_stopped = False
+        self._previous: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> StopSignals:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup and the shell's & leave it
+                self._previous[number] = signal.signal(number, self._stop)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _stop(self, *_: object) -> None:
+        self.was_stopped = True
+        raise KeyboardInterrupt
 
 
 def main() -> None:
     """Console script: exit code 0 on success, 1 on an expected error, 130 on Ctrl-C or SIGTERM."""
+    signals = StopSignals()
     try:
-        with sigterm_as_control_c():
+        with signals:
             code = run(sys.argv[1:])
-    except PTRError as error:
-        sys.stderr.write(f"ptr: error: {error}\n")
-        code = 1
-    except KeyboardInterrupt:
-        sys.stderr.write("ptr: interrupted\n")
-        code = 130
+    except (Exception, KeyboardInterrupt) as error:
+        if signals.was_stopped or isinstance(error, KeyboardInterrupt):
+            sys.stderr.write("ptr: interrupted\n")
+            code = 130
+        elif isinstance(error, PTRError):
+            sys.stderr.write(f"ptr: error: {error}\n")
+            code = 1
+        else:
+            raise
     sys.exit(code)
 
 

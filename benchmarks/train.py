@@ -4,8 +4,8 @@
 
 On the preset `tiny` (64-pixel images, T = 4 chunks of L = 16 actions, 16 segments a step): the time of a step of each
 method against plain SFT, steps taken in turn and the fastest counted, since other work on the machine only ever adds;
-where the time of a step goes; peak memory of a process that trains each; two processes against one on the same global
-batch. On the presets `being-h05` and `tiny`: the floating-point operations (matrix products, convolutions,
+its operations; where its time goes; peak memory of a process that trains each; two processes against one on the same
+global batch. On the presets `being-h05` and `tiny`: the floating-point operations (matrix products, convolutions,
 attention) of one training step, forward and backward, as torch counts them. Everything is counted: both towers, the
 trunk with its recomputed activations, the heads, the belief tokenizer, the scorer and its candidates.
 """
@@ -95,12 +95,21 @@ def step_times(root: Path, rounds: int) -> None:
             optimiser.step([batch], number)
             times[method].append((time.process_time() - started[0], time.perf_counter() - started[1]))
     fastest = {m: [min(pair[kind] for pair in times[m][2:]) for kind in (0, 1)] for m in METHODS}
+    operations = {method: step_operations(*runs[method], rounds + 2) for method in METHODS}
     print(f"step of `tiny`, batch {BATCH} x {CHUNKS} chunks, {torch.get_num_threads()} threads, fastest of {rounds}")
     for method, (processor, wall) in fastest.items():
         ratios = processor / fastest["sft"][0], wall / fastest["sft"][1]
         print(f"  {method:11s} processor {processor:.3f} s = {ratios[0]:.2f}x", end="")
-        print(f"   wall {wall:.3f} s = {ratios[1]:.2f}x SFT", flush=True)
+        print(f"   wall {wall:.3f} s = {ratios[1]:.2f}x", end="")
+        print(f"   operations {operations[method] / operations['sft']:.2f}x SFT", flush=True)
     breakdown(*runs["ptr"])
+
+
+def step_operations(optimiser: Optimiser, batch: SegmentBatch, number: int) -> int:
+    """FLOPs of one of the very steps that are timed."""
+    with FlopCounterMode(display=False) as counter:
+        optimiser.step([batch], number)
+    return counter.get_total_flops()
 
 
 def breakdown(optimiser: Optimiser, batch: SegmentBatch) -> None:

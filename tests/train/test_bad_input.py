@@ -99,7 +99,7 @@ def test_a_resumed_run_of_another_shape(settings):
     config = settings(steps=1)
     train(config)
     changed = dataclasses.replace(config, policy=dataclasses.replace(config.policy, head="diffusion"), resume=True)
-    with refused(DataError, r"model\.safetensors.*another configuration|this policy lacks|has shape"):
+    with refused(DataError, r"holds a policy of another configuration"):
         train(dataclasses.replace(changed, policy=dataclasses.replace(changed.policy, head="autoregressive")))
 
 

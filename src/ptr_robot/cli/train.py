@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import operator
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ _BEGUN_WITH = (
         if entry.name not in ("device", "allow_other_robot")
     ),
     *(f"dataset.{name}" for name in ("normaliser", "resize", "state_key", "action_key")),
+    "gradient_accumulation_steps",
 )
 
 
@@ -55,7 +57,7 @@ def read_flags(arguments: list[str]) -> tuple[TrainConfig, Path | None]:
     Settings come from the method's own, then the file, then the flags, each over the one before.
     """
     checkpoint = None
-    if _given(arguments, "resume") not in (None, "false", "False"):
+    if str(_given(arguments, "resume")).lower() not in ("none", "false", "no", "off", "0"):
         arguments, checkpoint = _resumed(arguments)
     config = parse_flags(TrainConfig, arguments)
     is_screened = config.method == "screened"
@@ -87,11 +89,20 @@ def _check_read(config: TrainConfig, arguments: Sequence[str]) -> None:
 def _check_unchanged(config: TrainConfig, arguments: Sequence[str]) -> None:
     """A resumed run has the policy and the units that it began with."""
     begun = parse_flags(TrainConfig, [f"--config_path={_given(arguments, 'config_path')}"])
-    for name in _BEGUN_WITH:
-        group, _, setting = name.partition(".")
-        old, new = (getattr(getattr(settings, group), setting) for settings in (begun, config))
+    names = [*_BEGUN_WITH, *(f"ptr.{name}" for name in _leaves(dataclasses.asdict(PTRConfig())))]
+    for name in names:
+        old, new = (operator.attrgetter(name)(settings) for settings in (begun, config))
         if old != new:
             raise ConfigError(f"the run was begun with --{name}={old} and cannot go on with {new}; start another run")
+
+
+def _leaves(values: Mapping[str, Any], place: str = "") -> Iterator[str]:
+    """Dotted names of what is set at the ends of nested settings."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{place}{name}.")
+        else:
+            yield f"{place}{name}"
 
 
 def _words(arguments: Sequence[str], start: str) -> list[str]:

@@ -21,11 +21,18 @@ class VisionConfig:
     image_size: int = 224  # images of another size are resized
     shuffle: int = 2  # each square of this many patches becomes one token
     augment: bool = False  # random crop and colour in training
+    mean: tuple[float, ...] = (0.485, 0.456, 0.406)  # of the pixels in [0, 1], by channel; by default ImageNet's
+    std: tuple[float, ...] = (0.229, 0.224, 0.225)
 
     def __post_init__(self) -> None:
         for name in ("image_size", "shuffle"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"vision.{name} is {getattr(self, name)}; it must be at least 1")
+        for name in ("mean", "std"):
+            values = tuple(getattr(self, name))  # JSON has lists
+            if len(values) != 3:
+                raise ConfigError(f"vision.{name} is {values}; it must be three numbers")
+            object.__setattr__(self, name, values)
 
 
 @dataclass(frozen=True)

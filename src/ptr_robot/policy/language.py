@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -96,6 +96,11 @@ class TextEncoder:
         index = torch.tensor([numbers[text] for text in texts])
         return ids[index].to(device), mask[index].to(device)
 
+    def check(self, texts: Iterable[str]) -> None:
+        """Tokenize texts that will come, so that one too long is named now."""
+        for text in texts:
+            self._encode(text)
+
     def _encode(self, text: str) -> list[int]:
         if text not in self._known:
             ids = self.tokenizer.encode(text)
@@ -107,7 +112,7 @@ class TextEncoder:
         if len(ids) > self.config.max_tokens:
             raise DataError(
                 f"the instruction {text[:40]!r}... has {len(ids)} tokens; the limit is {self.config.max_tokens}: "
-                "shorten it or raise language.max_tokens"
+                "shorten it or raise the policy's max_tokens"
             )
         if ids and max(ids) >= self.config.vocabulary_size:
             raise ConfigError(

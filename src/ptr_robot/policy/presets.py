@@ -66,7 +66,9 @@ def _small() -> PolicyConfig:
             head_dim=64,
             rope_theta=1e4,
         ),
-        vision=VisionConfig(tower="vit_small_patch16_224", image_size=224, augment=True),
+        vision=VisionConfig(
+            tower="vit_small_patch16_224", image_size=224, augment=True, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5)
+        ),
     )
 
 

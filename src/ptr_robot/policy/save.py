@@ -49,20 +49,15 @@ def save_policy(policy: MixturePolicy, folder: Path, robots: Sequence[RobotRecor
 
 def load_policy(folder: Path) -> SavedPolicy:
     """Read a policy back; it predicts what it predicted when it was saved."""
-    record = _read_config(folder / CONFIG_FILE)
-    config = _with_own_tokenizer(PolicyConfig.from_dict(record["policy"]), folder)
-    policy = MixturePolicy(config)
+    config, robots = _read_config(folder / CONFIG_FILE)
+    policy = MixturePolicy(_with_own_tokenizer(config, folder))
     load_weights(policy, folder / WEIGHTS_FILE)
-    robots = tuple(
-        RobotRecord(entry["name"], tuple(entry["state_slots"]), tuple(entry["action_slots"]))
-        for entry in record["robots"]
-    )
     return SavedPolicy(policy=policy.eval(), robots=robots)
 
 
 def read_policy_config(folder: Path) -> PolicyConfig:
     """What a saved policy is made of, without its weights."""
-    return PolicyConfig.from_dict(_read_config(folder / CONFIG_FILE)["policy"])
+    return _read_config(folder / CONFIG_FILE)[0]
 
 
 def load_weights(module: nn.Module, file: Path) -> None:
@@ -96,7 +91,7 @@ def _write(policy: MixturePolicy, folder: Path, robots: Sequence[RobotRecord]) -
         policy.text.tokenizer.save(folder / TOKENIZER_FOLDER)
 
 
-def _read_config(file: Path) -> dict[str, Any]:
+def _read_config(file: Path) -> tuple[PolicyConfig, tuple[RobotRecord, ...]]:
     if not file.is_file():
         raise DataError(f"{file}: no such file; give the folder of a saved policy")
     try:
@@ -105,7 +100,14 @@ def _read_config(file: Path) -> dict[str, Any]:
         raise DataError(f"{file} is not JSON: {error}") from error
     if not isinstance(record, dict) or record.get("format") != FORMAT or not {"policy", "robots"} <= record.keys():
         raise DataError(f"{file} is not the config of a saved policy of format {FORMAT}; save the policy again")
-    return record
+    try:
+        robots = tuple(
+            RobotRecord(entry["name"], tuple(entry["state_slots"]), tuple(entry["action_slots"]))
+            for entry in record["robots"]
+        )
+        return PolicyConfig.from_dict(record["policy"]), robots
+    except (TypeError, ValueError, KeyError) as error:
+        raise DataError(f"{file} cannot be read ({type(error).__name__}: {error}); copy the policy again") from error
 
 
 def _with_own_tokenizer(config: PolicyConfig, folder: Path) -> PolicyConfig:

@@ -16,23 +16,25 @@ from ptr_robot.policy.noise import Noise
 
 
 class VisionTower(nn.Module):
-    """A timm model behind a uint8 interface: resize, ImageNet normalisation, the last block's patch features."""
+    """A timm model behind a uint8 interface: resize, normalisation, the last block's patch features."""
 
     mean: Tensor
     std: Tensor
 
     def __init__(self, config: VisionConfig) -> None:
         super().__init__()
-        timm_data = require("timm.data", "lerobot")
         self.image_size = config.image_size
         self.model = create_tower(config)
         self.width = int(self.model.num_features)
         self.num_prefix_tokens = int(getattr(self.model, "num_prefix_tokens", 0))  # convolutional towers have none
-        for name, values in (
-            ("mean", timm_data.IMAGENET_DEFAULT_MEAN),
-            ("std", timm_data.IMAGENET_DEFAULT_STD),
-        ):
-            self.register_buffer(name, torch.tensor(values).view(3, 1, 1), persistent=False)
+        for name in ("mean", "std"):
+            self.register_buffer(name, torch.empty(3, 1, 1), persistent=False)
+        self.set_normalisation(config)
+
+    def set_normalisation(self, config: VisionConfig) -> None:
+        """Take the mean and deviation of pixels from a config."""
+        self.mean = torch.tensor(config.mean, device=self.mean.device).view(3, 1, 1)
+        self.std = torch.tensor(config.std, device=self.std.device).view(3, 1, 1)
 
     def forward(self, images: Tensor) -> Tensor:  # (n, 3, H, W) uint8, or float in [0, 1] -> (n, C, h, w)
         """The feature map of the last block."""

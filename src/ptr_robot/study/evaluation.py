@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ptr_robot.data.cache import whole_file
 from ptr_robot.errors import ConfigError
 from ptr_robot.policy.save import read_policy_config
@@ -25,6 +27,8 @@ from ptr_robot.study.rollout_policy import (
     same_checkpoint,
     tasks_by_source,
 )
+from ptr_robot.train.checkpoint import FOLDER as CHECKPOINTS
+from ptr_robot.train.checkpoint import PRETRAINED
 from ptr_robot.train.sources import SourceRecord, read_sources
 from ptr_robot.train.trained import pretrained_folder
 
@@ -38,6 +42,8 @@ class PolicyFlags:
 
     # A run folder (its last checkpoint), a checkpoint or its pretrained_model folder.
     path: str = ""
+    # Where the policy computes: cpu or cuda.
+    device: str = "cpu"
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,10 @@ class EvaluationConfig:
             raise ConfigError(f"eval.n_episodes is {self.eval.n_episodes}; it must be at least 1")
         if not 0 <= self.videos <= self.eval.n_episodes:
             raise ConfigError(f"videos is {self.videos}; it must be 0 to eval.n_episodes ({self.eval.n_episodes})")
+        if self.policy.device not in ("cpu", "cuda"):
+            raise ConfigError(f"policy.device is {self.policy.device!r}; it must be cpu or cuda")
+        if self.policy.device == "cuda" and not torch.cuda.is_available():
+            raise ConfigError("policy.device is cuda and torch finds no GPU here; leave the flag out")
         if self.seed < 0:
             raise ConfigError(f"seed is {self.seed}; it must be 0 or more")
         for name, value in (("num_workers", self.num_workers), ("eval.n_action_steps", self.eval.n_action_steps)):
@@ -110,8 +120,10 @@ class EvaluationConfig:
         """Where the results go."""
         if self.output_dir is not None:
             return Path(self.output_dir).expanduser()
-        checkpoint = pretrained_folder(Path(self.policy.path)).resolve().parent
-        return Path("outputs") / "eval" / checkpoint.parent.parent.name
+        folder = pretrained_folder(Path(self.policy.path)).resolve()
+        is_of_run = folder.name == PRETRAINED and folder.parent.parent.name == CHECKPOINTS
+        run = folder.parent.parent.parent if is_of_run else folder.parent if folder.name == PRETRAINED else folder
+        return Path("outputs") / "eval" / run.name
 
 
 def evaluate(config: EvaluationConfig, on_episode: Callable[[EpisodeResult], None] | None = None) -> RolloutResult:
@@ -120,7 +132,7 @@ def evaluate(config: EvaluationConfig, on_episode: Callable[[EpisodeResult], Non
     started = time.monotonic()
     episodes: list[EpisodeResult] = []
     for number, (tasks, settings) in groups.items():
-        load = functools.partial(load_rollout_policy, config.policy.path, config.seed, number)
+        load = functools.partial(load_rollout_policy, config.policy.path, config.seed, number, config.policy.device)
         episodes += rollout(load, tasks, list(config.seeds), settings, on_episode).episodes
     result = RolloutResult(tuple(sorted(episodes, key=lambda episode: config.tasks.index(episode.task))))
     executed = dataclasses.replace(config.eval, n_action_steps=executed_steps(config))

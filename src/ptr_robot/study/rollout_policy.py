@@ -53,14 +53,14 @@ class MetaWorldPolicy:
         )
 
 
-def load_rollout_policy(path: str, seed: int, number: int | None = None) -> MetaWorldPolicy:
+def load_rollout_policy(path: str, seed: int, number: int | None = None, device: str = "cpu") -> MetaWorldPolicy:
     """The policy at ``path`` with the maps of one of its sources, the first that Meta-World can feed unless named.
 
     A partial of this function is what ``rollout`` calls in each of its processes.
     """
     trained = load_trained(checkpoint_folder(Path(path)))
     source = trained.sources[fed_sources(path, trained.sources)[0] if number is None else number]
-    return MetaWorldPolicy(DeployedPolicy(trained.policy, trained.belief, source), source, seed)
+    return MetaWorldPolicy(DeployedPolicy(trained.policy, trained.belief, source, device=device), source, seed)
 
 
 def checkpoint_folder(path: Path) -> Path:

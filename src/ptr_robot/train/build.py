@@ -14,7 +14,7 @@ import torch
 from ptr_robot.data.batch import UNIFIED_DIM
 from ptr_robot.data.dataset import SegmentDataset
 from ptr_robot.data.loader import SegmentLoader, make_loader
-from ptr_robot.errors import ConfigError
+from ptr_robot.errors import ConfigError, DataError
 from ptr_robot.method.config import PTRConfig
 from ptr_robot.method.ptr import PTR
 from ptr_robot.method.screening import Screening
@@ -25,7 +25,7 @@ from ptr_robot.policy.pretrained import load_action_expert, load_language_model,
 from ptr_robot.policy.robots import check_robot
 from ptr_robot.policy.save import SavedPolicy, load_policy
 from ptr_robot.policy.vla import MixturePolicy, build_policy
-from ptr_robot.train.checkpoint import STATE
+from ptr_robot.train.checkpoint import PRETRAINED, STATE
 from ptr_robot.train.config import PolicyChoice, RunPlan
 from ptr_robot.train.module import TrainingModule
 from ptr_robot.train.prior_weights import read_prior_weights
@@ -38,7 +38,7 @@ from ptr_robot.train.screening import (
     read_screening,
     screen_once,
 )
-from ptr_robot.train.sources import SourceRecord
+from ptr_robot.train.sources import SourceRecord, check_same_sources, read_sources
 from ptr_robot.train.trained import pretrained_folder, restore_belief
 
 
@@ -68,6 +68,8 @@ def build_parts(
     saved = load_policy(pretrained_folder(Path(choice.path))) if choice.path else None
     policy_config = saved.policy.config if saved else chosen_config(choice, plan.ptr)
     check_belief(policy_config, plan.ptr)
+    if checkpoint and not config.policy.path:
+        check_same_policy(policy_config, chosen_config(config.policy, plan.ptr), checkpoint)
     data = config.dataset.data_config(policy_config)
     open_loader = functools.partial(
         make_loader,
@@ -85,6 +87,7 @@ def build_parts(
         for source in sources:
             check_robot(saved.robots, source.robot_record, str(choice.path))
     policy = first_policy(choice, policy_config, saved, config.seed)
+    policy.text.check(text for source in loader.dataset.sources for text in source.index.tasks.values())
     facts = sample_facts(loader.dataset, config.dataset.episode_weights)
     screening, everything = None, loader.dataset
     if config.method == "screened":
@@ -107,6 +110,8 @@ def build_parts(
         corrected = corrected_instructions(loader.dataset, screening)
         everything, loader = loader.dataset, open_loader(data, instructions=corrected)
         sources = source_records(loader)  # what is kept has statistics of its own
+    if checkpoint:
+        check_same_sources(read_sources(checkpoint / PRETRAINED), sources)
     ptr = build_ptr(plan.ptr, policy, loader.dataset, facts)
     if choice.path and ptr.belief is not None:
         restore_belief(ptr.belief, Path(choice.path))
@@ -144,15 +149,16 @@ def build_ptr(config: PTRConfig, policy: MixturePolicy, dataset: SegmentDataset,
 
 
 def resumed_choice(choice: PolicyChoice, checkpoint: Path) -> PolicyChoice:
-    """What a resumed run builds: it needs none of the weights that it once started from."""
-    path = str(checkpoint) if choice.path else None
-    return dataclasses.replace(choice, path=path, language_model=None, action_expert=None, vision_weights=None)
+    """What a resumed run builds: the checkpoint's policy and tokenizer, and nothing that it once started from."""
+    return PolicyChoice(path=str(checkpoint), device=choice.device, allow_other_robot=choice.allow_other_robot)
 
 
 def chosen_config(choice: PolicyChoice, ptr: PTRConfig) -> PolicyConfig:
     """The preset with the changes that the flags ask for."""
     config = preset(choice.preset)
     changes: dict[str, Any] = _given(head=choice.head, chunk_length=choice.chunk_length)
+    if choice.max_tokens is not None:
+        changes["language"] = dataclasses.replace(config.language, max_tokens=choice.max_tokens)
     vision: dict[str, Any] = _given(image_size=choice.image_size, augment=choice.augment)
     if vision and config.vision is None:
         raise ConfigError(f"policy.{next(iter(vision))} is set, but the preset {choice.preset!r} looks at no images")
@@ -185,6 +191,19 @@ def check_belief(policy: PolicyConfig, ptr: PTRConfig) -> None:
         raise ConfigError(
             f"ptr.belief.num_tokens is {ptr.belief.num_tokens} and the policy takes {policy.num_belief_tokens}; set "
             f"--ptr.belief.num_tokens={policy.num_belief_tokens}"
+        )
+
+
+def check_same_policy(saved: PolicyConfig, chosen: PolicyConfig, checkpoint: Path) -> None:
+    """A resumed run has the policy that its settings describe, but for what loading published weights changed."""
+    language = dataclasses.replace(chosen.language, tokenizer=saved.language.tokenizer)
+    vision = chosen.vision
+    if vision is not None and saved.vision is not None:
+        vision = dataclasses.replace(vision, mean=saved.vision.mean, std=saved.vision.std)
+    if saved != dataclasses.replace(chosen, language=language, vision=vision):
+        raise DataError(
+            f"{checkpoint} holds a policy of another configuration than these settings describe; resume with the "
+            "run's own settings"
         )
 
 

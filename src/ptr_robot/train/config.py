@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -18,6 +19,7 @@ from ptr_robot.policy.config import PolicyConfig
 METHODS: dict[str, str] = {"ptr": "paper", "screened": "sft"} | {name: name for name in PTR_PRESETS}
 PRECISIONS = ("no", "bf16")
 WANDB_MODES = ("online", "offline", "disabled")
+POLICY_CHANGES = ("head", "chunk_length", "image_size", "augment", "max_tokens")
 PAPER_STEPS = 60_000
 PAPER_LEARNING_RATE_WARMUP = 2000
 
@@ -74,6 +76,11 @@ class DatasetConfig(SourceConfig):
                 "give the data as --dataset.repo_id=FOLDER_OR_HUB_ID or, in a --config_path file, as dataset.sources"
             )
         names = [entry.name for entry in dataclasses.fields(SourceConfig)]
+        for name in names if self.sources else ():
+            if getattr(self, name) != getattr(DatasetConfig, name):
+                raise ConfigError(
+                    f"dataset.{name} is set beside dataset.sources, which say it each for themselves; give it to them"
+                )
         single = SourceConfig(**{name: getattr(self, name) for name in names}) if self.repo_id else None
         return DataConfig(
             sources=[single] if single else list(self.sources),
@@ -105,6 +112,8 @@ class PolicyChoice:
     image_size: int | None = None
     # Random crops and colours in training; by default the preset's.
     augment: bool | None = None
+    # Tokens (small presets: bytes) that an instruction may have; by default the preset's.
+    max_tokens: int | None = None
     # A Qwen3 model of the context stream's size: a folder or a hub id.
     language_model: str | None = None
     # A Qwen3 model of the action stream's size: a folder or a hub id.
@@ -119,7 +128,7 @@ class PolicyChoice:
     def __post_init__(self) -> None:
         if self.device not in (None, "cpu", "cuda"):
             raise ConfigError(f"policy.device is {self.device!r}; it must be cpu or cuda")
-        for name in ("head", "chunk_length", "image_size", "augment"):
+        for name in POLICY_CHANGES:
             if self.path is not None and getattr(self, name) is not None:
                 raise ConfigError(f"policy.{name} is set, but policy.path names a trained policy, which keeps its own")
 
@@ -199,7 +208,7 @@ class TrainConfig:
     job_name: str | None = None
     # Go on with the run in output_dir, or with the one whose train_config.json is given as --config_path.
     resume: bool = False
-    # Of the initial weights, the order of the data and all noise.
+    # Of the policy's initial weights, the order of the data and all noise; PTR's heads and screening have their own.
     seed: int = 1000
     # Optimiser steps.
     steps: int | None = None
@@ -209,12 +218,12 @@ class TrainConfig:
     gradient_accumulation_steps: int = 1
     # Processes that read data; 0: the run reads itself.
     num_workers: int = 2
-    # Steps between two records; also between two moves of PTR's controller.
+    # Steps between two records; also, unless set or resumed, between two moves of PTR's controller.
     log_freq: int | None = None
     # Steps between two checkpoints; the last step always has one.
     save_freq: int | None = None
-    # no or bf16.
-    mixed_precision: str = "no"
+    # no or bf16; by default what accelerate launch was told, otherwise no.
+    mixed_precision: str | None = None
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
     wandb: WandbConfig = field(default_factory=WandbConfig)
@@ -222,7 +231,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise ConfigError(f"there is no method {self.method!r}; {did_you_mean(self.method, METHODS)}")
-        if self.mixed_precision not in PRECISIONS:
+        if self.mixed_precision is not None and self.mixed_precision not in PRECISIONS:
             hint = did_you_mean(self.mixed_precision, PRECISIONS)
             raise ConfigError(f"mixed_precision is {self.mixed_precision!r}; {hint}")
         for name in ("steps", "batch_size", "gradient_accumulation_steps", "log_freq", "save_freq"):
@@ -247,6 +256,16 @@ class RunPlan:
     save_freq: int
     learning_rate: float
     num_warmup_steps: int
+
+
+def chosen_precision(config: TrainConfig) -> str:
+    """That of the flag, or what ``accelerate launch`` was told."""
+    precision = config.mixed_precision or os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
+    if precision not in PRECISIONS:
+        raise ConfigError(
+            f"accelerate asks for the precision {precision!r}; it must be one of: {', '.join(PRECISIONS)}"
+        )
+    return precision
 
 
 def method_config(method: str, *, steps: int, log_freq: int) -> PTRConfig:
@@ -278,7 +297,8 @@ def resolve(config: TrainConfig, now: datetime) -> RunPlan:
     warmup = config.scheduler.num_warmup_steps
     warmup = scaled(PAPER_LEARNING_RATE_WARMUP, steps) if warmup is None else warmup
     ptr = config.ptr or method_config(config.method, steps=steps, log_freq=log_freq)
-    job_name = config.job_name or f"{config.method}_{config.policy.preset}"
+    policy_name = Path(config.policy.path).expanduser().name if config.policy.path else config.policy.preset
+    job_name = config.job_name or f"{config.method}_{policy_name}"
     output_dir = config.output_dir or f"outputs/train/{now:%Y-%m-%d}/{now:%H-%M-%S}_{job_name}"
     resolved = dataclasses.replace(
         config,
@@ -290,6 +310,7 @@ def resolve(config: TrainConfig, now: datetime) -> RunPlan:
         batch_size=batch_size,
         log_freq=log_freq,
         save_freq=save_freq,
+        mixed_precision=chosen_precision(config),
         optimizer=dataclasses.replace(config.optimizer, lr=learning_rate),
         scheduler=SchedulerConfig(warmup),
     )

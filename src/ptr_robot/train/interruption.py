@@ -25,7 +25,8 @@ class StopRequest:
         self.received: int | None = None
 
     def __enter__(self) -> StopRequest:
-        self._previous = {number: signal.signal(number, self._note) for number in SIGNALS}
+        heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        self._previous = {number: signal.signal(number, self._note) for number in heard}
         return self
 
     def __exit__(

@@ -17,7 +17,7 @@ from ptr_robot.data.loader import SegmentLoader
 from ptr_robot.errors import ConfigError, NonFiniteError, require
 from ptr_robot.train.build import RunParts, build_parts
 from ptr_robot.train.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
-from ptr_robot.train.config import RunPlan, TrainConfig, resolve
+from ptr_robot.train.config import RunPlan, TrainConfig, chosen_precision, resolve
 from ptr_robot.train.episodes import EPISODE_SCORES_FILE, EpisodeLedger
 from ptr_robot.train.interruption import StopRequest
 from ptr_robot.train.metrics import MetricWindow
@@ -74,12 +74,15 @@ def make_accelerator(config: TrainConfig) -> Any:
     ddp = handlers.DistributedDataParallelKwargs(find_unused_parameters=True, broadcast_buffers=False)
     group = handlers.InitProcessGroupKwargs(timeout=_LONGEST_WAIT)
     accelerator = accelerate.Accelerator(
-        mixed_precision=config.mixed_precision,
+        mixed_precision=chosen_precision(config),
         cpu=config.policy.device == "cpu",
         kwargs_handlers=[ddp, group],
     )
     if config.policy.device == "cuda" and accelerator.device.type != "cuda":
         raise ConfigError("policy.device is cuda and torch finds no GPU here; leave the flag out, or set it to cpu")
+    way = accelerator.distributed_type.value
+    if way not in ("NO", "MULTI_CPU", "MULTI_GPU"):
+        raise ConfigError(f"accelerate is set up for {way}; ptr train knows processes that hold the whole policy (DDP)")
     return accelerator
 
 
@@ -141,7 +144,7 @@ class Trainer:
             is_stopped = stop.is_made()
             if is_stopped or self._is_due(self.plan.save_freq):
                 self._save()
-            if is_stopped:
+            if is_stopped and self.steps_done < self.plan.steps:
                 progress.say(f"stopped at step {self.steps_done} and saved; {self._how_to_resume()}")
                 return stop.exit_code
         progress.say(f"done: {self.saved}")

@@ -55,7 +55,8 @@ class Optimiser:
             is_last = index + 1 == len(batches)
             with contextlib.nullcontext() if is_last else self.accelerator.no_sync(self.prepared):
                 output, samples = self.prepared(batch.to(self.accelerator.device, non_blocking=True), key)
-                self.accelerator.backward(output.loss if accumulation is None else accumulation.loss(output))
+                loss = output.loss if accumulation is None else accumulation.loss(output)
+                loss.backward()  # accelerate's own would divide by a number of micro-batches that it was told
             results.append((output, samples))
         if accumulation is not None:
             accumulation.finish(self.parameters.values())

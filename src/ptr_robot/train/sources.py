@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,11 @@ from ptr_robot.data.normalisers import Normaliser
 from ptr_robot.data.records import Feature
 from ptr_robot.data.slots import SlotEntry, SlotMap
 from ptr_robot.data.source import Source, UnifiedMap
-from ptr_robot.errors import DataError
+from ptr_robot.errors import ConfigError, DataError
 from ptr_robot.policy.robots import RobotRecord
 
 SOURCES_FILE = "sources.json"
+_MEANINGS = {"state": "the map of states", "action": "the map of actions", "cameras": "the order of cameras"}
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,18 @@ def read_sources(folder: Path) -> tuple[SourceRecord, ...]:
         return tuple(SourceRecord.from_dict(record) for record in json.loads(file.read_text()))
     except (ValueError, TypeError, KeyError) as error:
         raise DataError(f"{file} cannot be read ({error}); copy the checkpoint again") from error
+
+
+def check_same_sources(begun: Sequence[SourceRecord], now: Sequence[SourceRecord]) -> None:
+    """Refuse to go on where the numbers of a resumed run would mean something else than those it has learnt from."""
+    for old, new in zip(begun, now, strict=True):
+        before, after = old.to_dict(), new.to_dict()
+        for name in ("robot", "state", "action", "cameras", "resize"):
+            if before[name] != after[name]:
+                what = f"{before[name]}, and is now {after[name]}" if name in ("robot", "resize") else "another one"
+                raise ConfigError(
+                    f"{new.name}: {_MEANINGS.get(name, name)} was {what} when the run began; start another run"
+                )
 
 
 def _size(camera: Feature) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from ptr_robot.cli.main import run
 from ptr_robot.errors import ConfigError
 from ptr_robot.sim.results import read_results
 from ptr_robot.sim.statistics import wilson_interval
+from ptr_robot.study.evaluation import EvaluationConfig, PolicyFlags
 from tests.study.conftest import make_trained, save_run
 
 
@@ -88,6 +90,7 @@ def test_the_table_names_tasks_and_intervals(saved_run: Path, tmp_path: Path, ca
         (["--num_workers=0"], "num_workers is 0; it must be at least 1"),
         (["--eval.n_action_steps=0"], "eval.n_action_steps is 0; it must be at least 1"),
         (["--eval.n_action_steps=17"], "eval.n_action_steps is 17 and the policy predicts 4 actions at a time"),
+        (["--policy.device=gpu"], "policy.device is 'gpu'; it must be cpu or cuda"),
         (["--env.task=,"], "env.task names no task; for example --env.task=reach,push"),
         (["--output_dir=/proc/nowhere"], "/proc/nowhere cannot be made .*; choose another --output_dir"),
     ],
@@ -107,3 +110,16 @@ def test_bad_flags_are_one_line_before_anything_runs(
 def test_results_of_another_policy_are_not_written_over(evaluated: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"holds the results of .*; choose another --output_dir"):
         run(flags(save_run(make_trained(), tmp_path / "other"), evaluated))
+
+
+def test_the_default_folder_is_named_after_the_run_or_the_policy(saved_run: Path, tmp_path: Path) -> None:
+    copied = tmp_path / "mine"
+    shutil.copytree(saved_run / "checkpoints" / "000001" / "pretrained_model", copied)
+    inside = shutil.copytree(copied, tmp_path / "other" / "pretrained_model")
+    for path, name in (
+        (saved_run, "run"),
+        (saved_run / "checkpoints/last", "run"),
+        (copied, "mine"),
+        (inside, "other"),
+    ):
+        assert EvaluationConfig(policy=PolicyFlags(path=str(path))).output == Path("outputs/eval") / name

@@ -56,7 +56,7 @@ def test_few_or_equal_episodes_say_nothing():
 
 @given(st.floats(-8, 2), st.floats(0.1, 3), st.floats(0.2, 2), st.floats(0.05, 0.95))
 def test_the_posterior_is_bayes_rule_below_the_good_level(value, drop, scale, share):
-    model = TwoPopulations(torch.tensor([1.0]), drop, scale, 2 * scale, share, confidence=1.0)
+    model = TwoPopulations(torch.tensor([1.0]).double(), drop, scale, 2 * scale, share, confidence=1.0)
     got = model.good_posterior(torch.tensor([value]).double(), torch.tensor([0])).item()
     good = (1 - share) * norm.pdf(value, 1.0, scale)
     faulty = share * norm.pdf(value, 1.0 - drop, 2 * scale)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from ptr_robot.errors import ConfigError, NonFiniteError, ShapeError
+from ptr_robot.method.identification import standardised
 from ptr_robot.method.screening import CHANNELS, ScreeningConfig, Transitions, screen
 
 QUICK = ScreeningConfig(steps=300, batch_size=128, pool_size=256, hidden_dim=32, num_folds=3, lr=5e-3)
@@ -159,6 +160,37 @@ def test_pure_noise_is_at_chance_across_folds():
     noise = replace(clean, changes=torch.randn(clean.changes.shape, generator=random))
     found = screen(noise, QUICK)
     assert found.scores[:, CHANNELS.index("outcome")].mean() < 0.05
+
+
+def test_consequences_that_cannot_be_told_do_not_hide_what_the_action_says():
+    """A camera that shows nothing of the task, say."""
+    random = torch.Generator().manual_seed(0)
+    faulty = spoilt("action")
+    found = screen(replace(faulty, changes=torch.randn(faulty.changes.shape, generator=random)), QUICK)
+    assert found.scores[:, CHANNELS.index("outcome")].mean() < 0
+    assert found.weights[IS_FAULTY].mean() < 0.2
+    assert found.weights[~IS_FAULTY].mean() > 0.8
+
+
+@pytest.mark.parametrize("part", ["observations", "actions"])
+def test_a_spike_in_one_chunk_does_not_blind_the_heads(part):
+    faulty = spoilt("action")
+    spiked = getattr(faulty, part).clone()
+    spiked[CHUNKS + 3] = 300.0  # in a good episode
+    found = screen(replace(faulty, **{part: spiked}), QUICK)
+    assert found.weights[IS_FAULTY].mean() < 0.2
+    assert found.weights[~IS_FAULTY].mean() > 0.8
+
+
+def test_ordinary_values_are_standardised_as_ever_and_spikes_drawn_in():
+    values = torch.randn(500, 3, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(standardised(values), (values - values.mean(dim=0)) / (values.std(dim=0) + 1e-3))
+    spiked = values.clone()
+    spiked[0, 0] = 1e6
+    drawn_in = standardised(spiked)
+    assert drawn_in.abs().max() <= 10.01
+    assert torch.equal(drawn_in[:, 1:], standardised(values)[:, 1:])
+    assert 0.8 < drawn_in[1:, 0].std() < 1.1
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,14 @@ import json
 import pytest
 import timm
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from ptr_robot.errors import ConfigError
 from ptr_robot.policy.config import LanguageConfig, VisionConfig
 from ptr_robot.policy.language import TextEncoder
+from ptr_robot.policy.presets import preset
 from ptr_robot.policy.pretrained import load_action_expert, load_language_model, load_vision_tower
 from ptr_robot.policy.save import load_policy, save_policy
 from ptr_robot.policy.vla import build_policy
@@ -33,7 +34,7 @@ def tokenizer_folder(tmp_path_factory):
     return folder
 
 
-def write_qwen3(folder, *, width, mlp_width):
+def write_qwen3(folder, *, width, mlp_width, rope_theta=1e4):
     config = Qwen3Config(
         vocab_size=len(WORDS),
         hidden_size=width,
@@ -42,7 +43,7 @@ def write_qwen3(folder, *, width, mlp_width):
         num_attention_heads=4,
         num_key_value_heads=2,
         head_dim=12,
-        rope_theta=1e4,
+        rope_theta=rope_theta,
         tie_word_embeddings=True,
     )
     model = Qwen3ForCausalLM(config).eval()
@@ -106,6 +107,26 @@ def test_a_model_of_another_size_is_refused_by_its_first_tensor(word_config, tmp
         load_vision_tower(seeing, f"local-dir:{tmp_path / 'missing'}")
 
 
+def test_a_model_with_lost_or_renamed_tensors_is_refused_and_not_filled_at_random(word_config, tmp_path):
+    write_qwen3(tmp_path, width=48, mlp_width=64)
+    policy = build_policy(word_config, seed=0)
+    file = tmp_path / "model.safetensors"
+    tensors = load_file(file)
+    save_file({name: tensor for name, tensor in tensors.items() if ".layers.1." not in name}, file, {"format": "pt"})
+    with pytest.raises(ConfigError, match=r"lacks 11 tensors of a Qwen3 model .*'layers\.1\.input_layernorm\.weight'"):
+        load_language_model(policy, tmp_path)
+    save_file({f"language.{name}": tensor for name, tensor in tensors.items()}, file, {"format": "pt"})
+    with pytest.raises(ConfigError, match=r"lacks 24 tensors"):
+        load_language_model(policy, tmp_path)
+
+
+@pytest.mark.parametrize(("load", "width"), [(load_language_model, 48), (load_action_expert, 32)])
+def test_a_model_of_other_positions_is_refused(word_config, tmp_path, load, width):
+    write_qwen3(tmp_path, width=width, mlp_width=width + 16, rope_theta=1e6)
+    with pytest.raises(ConfigError, match=r"was trained with rope_theta=1000000\.0 and this policy has 10000.0"):
+        load(build_policy(word_config, seed=0), tmp_path)
+
+
 def test_the_tokenizer_travels_with_the_policy(word_config, tokenizer_folder, tmp_path):
     policy = build_policy(word_config, seed=0).eval()
     folder = save_policy(policy, tmp_path / "policy")
@@ -134,13 +155,33 @@ def test_timm_weights_fill_the_tower(tmp_path):
     record = {
         "architecture": "test_vit",
         "num_classes": 0,
-        "pretrained_cfg": {"input_size": [3, 160, 160], "num_classes": 0},
+        "pretrained_cfg": {"input_size": [3, 160, 160], "num_classes": 0, "mean": [0.5] * 3, "std": [0.25] * 3},
     }
     (tmp_path / "config.json").write_text(json.dumps(record))
     policy = build_policy(config, seed=0).eval()
     load_vision_tower(policy, f"local-dir:{tmp_path}")
     loaded = policy.vision.tower.model.state_dict()
     assert all(torch.equal(loaded[name], tensor) for name, tensor in model.state_dict().items())
+    white = torch.full((1, 3, 160, 160), 255, dtype=torch.uint8)
+    again = load_policy(save_policy(policy, tmp_path / "policy")).policy
+    for side in (policy, again):  # pixels as these weights know them
+        assert torch.equal(side.vision.tower.normalise(white), torch.full((1, 3, 160, 160), 2.0))
+
+
+@pytest.mark.parametrize("source", ["resnet18", "local-dir:FOLDER", "hf-hub:not an id"])
+def test_weights_that_are_no_tower_are_one_line(tmp_path, source):
+    (tmp_path / "config.json").write_text('{"model_type": "siglip"}')
+    policy = build_policy(small_config(), seed=0)
+    with pytest.raises(ConfigError, match="cannot be loaded") as caught:
+        load_vision_tower(policy, source.replace("FOLDER", str(tmp_path)))
+    assert "\n" not in str(caught.value)
+
+
+def test_presets_normalise_pixels_as_the_published_weights_of_their_towers_expect():
+    for name in ("small", "being-h05"):
+        vision = preset(name).vision
+        published = timm.models.get_pretrained_cfg(vision.tower)
+        assert (vision.mean, vision.std) == (published.mean, published.std)
 
 
 @pytest.mark.parametrize(

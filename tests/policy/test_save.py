@@ -106,3 +106,22 @@ def test_another_robot_is_refused_by_the_first_field_that_differs():
         check_robot([other, ROBOT], blind, "runs/x")
     with pytest.raises(ConfigError, match="does not say which robot"):
         check_robot([], ROBOT, "runs/x")
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda record: record.update(robots=None),
+        lambda record: record["robots"][0].pop("state_slots"),
+        lambda record: record["policy"].update(trunk="x"),
+        lambda record: record["policy"]["trunk"].update(num_heads="4"),
+    ],
+)
+def test_a_config_that_was_edited_into_nonsense_is_one_line(flow_policy, tmp_path, spoil):
+    folder = save_policy(flow_policy, tmp_path / "policy", [RobotRecord("arm", (0, 1), (0, 1))])
+    record = json.loads((folder / "config.json").read_text())
+    spoil(record)
+    (folder / "config.json").write_text(json.dumps(record))
+    with pytest.raises(DataError, match=r"config\.json cannot be read") as caught:
+        load_policy(folder)
+    assert "\n" not in str(caught.value)

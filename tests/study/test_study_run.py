@@ -89,7 +89,7 @@ def test_only_what_a_change_concerns_is_done_again(root: Path) -> None:
     assert remaining(root, evaluation={"episodes": 3}) == cells  # no data, no rule
     assert remaining(root, training={"steps": 7}) == cells
     assert remaining(root, methods=["sft", "paper", "aux-only"]) == ["mixed/aux-only/0"]
-    assert remaining(root, policy={"chunk_length": 8}).count("RuleJob") == 1
+    assert remaining(root, policy={"chunk_length": 8}, evaluation={"n_action_steps": 8}).count("RuleJob") == 1
     assert remaining(root, demonstrations={"episodes": 5}).count("CollectJob") == 1
     added = remaining(root, seeds=[0, 1])
     assert added.count("CollectJob") == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import types
 from pathlib import Path
 
 import pytest
@@ -197,3 +198,21 @@ def test_a_disk_that_fills_during_a_save(settings, processes, tmp_path):
     assert str(run / "checkpoints" / "000001") in message
     assert {path.name for path in (run / "checkpoints").iterdir()} == {"000001", "last"}
     assert weights.read_bytes() == before
+
+
+def test_an_instruction_that_is_too_long_is_named_before_anything_is_trained(settings):
+    choice = PolicyChoice(preset="tiny-state", chunk_length=4, device="cpu", max_tokens=14)
+    config = settings(policy=choice)
+    with refused(DataError, "the instruction 'open the drawer'... has 15 tokens; the limit is 14.*max_tokens"):
+        train(config)
+    assert not Path(config.output_dir).exists()
+    assert (
+        train(dataclasses.replace(config, policy=dataclasses.replace(choice, max_tokens=15), steps=1)).steps_done == 1
+    )
+
+
+def test_ways_to_spread_a_policy_that_are_not_served(settings, monkeypatch):
+    sharded = types.SimpleNamespace(distributed_type=types.SimpleNamespace(value="FSDP"))
+    monkeypatch.setattr("accelerate.Accelerator", lambda **named: sharded)
+    with refused(ConfigError, "accelerate is set up for FSDP; ptr train knows"):
+        train(settings())

@@ -178,3 +178,51 @@ def test_a_trained_policy_keeps_its_shape():
 def test_a_mode_that_weights_and_biases_does_not_have():
     with pytest.raises(ConfigError, match=r"wandb.mode is 'foo'; it must be one of: online, offline, disabled"):
         read_flags(["--dataset.repo_id=data", "--wandb.enable=true", "--wandb.mode=foo"])
+
+
+@pytest.mark.parametrize(
+    ("flag", "words"),
+    [
+        ("--gradient_accumulation_steps=3", "begun with --gradient_accumulation_steps=1 and cannot go on with 3"),
+        ("--ptr.weights.beta=2.5", "begun with --ptr.weights.beta=1.5 and cannot go on with 2.5"),
+        ("--ptr.targets.kind=change", "begun with --ptr.targets.kind=future and cannot go on with change"),
+    ],
+)
+def test_a_resumed_run_keeps_its_method_settings_and_micro_batches(tmp_path, flag, words):
+    config, _ = read_flags(["--dataset.repo_id=data", f"--output_dir={tmp_path}", "--method=ptr"])
+    write_config(resolve(config, datetime.now()).config, tmp_path)
+    resumed = ["--resume=true", f"--output_dir={tmp_path}"]
+    read_flags([*resumed, "--log_freq=7", "--steps=9000"])
+    with pytest.raises(ConfigError, match=words):
+        read_flags([*resumed, flag])
+
+
+@pytest.mark.parametrize("word", ["no", "false", "False"])
+def test_not_resuming_is_said_in_several_ways(word):
+    config, checkpoint = read_flags(["--dataset.repo_id=data", f"--resume={word}"])
+    assert (config.resume, checkpoint) == (False, None)
+
+
+def test_settings_of_one_dataset_beside_several_are_refused(tmp_path):
+    file = tmp_path / "mix.yaml"
+    file.write_text("dataset: {sources: [{repo_id: a}, {repo_id: b}]}\n")
+    config, _ = read_flags([f"--config_path={file}", "--dataset.normaliser=identity"])
+    with pytest.raises(ConfigError, match=r"dataset\.normaliser is set beside dataset.sources"):
+        config.dataset.data_config(preset("tiny"))
+
+
+def test_precision_is_the_flags_or_what_accelerate_was_told(monkeypatch):
+    plain, _ = read_flags(["--dataset.repo_id=data"])
+    flagged, _ = read_flags(["--dataset.repo_id=data", "--mixed_precision=no"])
+    assert resolve(plain, datetime.now()).config.mixed_precision == "no"
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
+    assert resolve(plain, datetime.now()).config.mixed_precision == "bf16"
+    assert resolve(flagged, datetime.now()).config.mixed_precision == "no"
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "fp8")
+    with pytest.raises(ConfigError, match="accelerate asks for the precision 'fp8'"):
+        resolve(plain, datetime.now())
+
+
+def test_a_run_from_a_trained_policy_is_named_after_it():
+    config, _ = read_flags(["--dataset.repo_id=data", "--policy.path=runs/mine", "--method=sft"])
+    assert resolve(config, datetime.now()).config.job_name == "sft_mine"

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import signal
+from datetime import datetime
+from importlib import resources
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from ptr_robot.errors import ConfigError
+from ptr_robot.errors import ConfigError, PTRError
+from ptr_robot.train.build import build_parts
 from ptr_robot.train.checkpoint import latest_checkpoint
-from ptr_robot.train.config import OptimizerConfig
+from ptr_robot.train.config import OptimizerConfig, resolve
 from ptr_robot.train.episodes import EpisodeLedger
+from ptr_robot.train.interruption import StopRequest
 from ptr_robot.train.loop import train
 from ptr_robot.train.records import read_records
+from ptr_robot.train.sources import check_same_sources
 
 from . import worker
 from .conftest import STEPS
@@ -149,3 +155,44 @@ def test_a_resumed_run_may_not_change_its_batches(settings):
     train(config)
     with pytest.raises(ConfigError, match="global_batch_size was 4 and is now 2"):
         train(dataclasses.replace(config, resume=True, batch_size=2, steps=4))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("right_", "left_", "slots"),  # another arm
+        ("state:\n  - {slot: right_eef_position", "state:\n  - {slot: left_eef_position", "slots"),
+    ],
+)
+def test_a_resumed_run_may_not_change_its_robot(settings, tmp_path, old, new, words):
+    config = settings(steps=1)
+    train(config)
+    text = (resources.files("ptr_robot.data.robots") / "metaworld.yaml").read_text()
+    (tmp_path / "other.yaml").write_text(text.replace(old, new))
+    dataset = dataclasses.replace(config.dataset, robot=str(tmp_path / "other.yaml"))
+    with pytest.raises(PTRError, match=words):
+        train(dataclasses.replace(config, resume=True, steps=2, dataset=dataset))
+
+
+def test_sources_are_the_same_when_their_maps_and_cameras_are(settings):
+    (record,) = build_parts(resolve(settings(), datetime.now())).sources
+    check_same_sources([record], [dataclasses.replace(record, name="moved")])
+    for changes in ({"cameras": ("observation.images.top",)}, {"action_map": record.state_map}):
+        with pytest.raises(ConfigError, match="was another one when the run began"):
+            check_same_sources([record], [dataclasses.replace(record, **changes)])
+
+
+def test_a_signal_in_the_last_step_ends_a_run_that_is_done(settings, processes):
+    config = settings(steps=2)
+    assert end_by(signal.SIGTERM, config, processes, after_steps=1) == 0
+    assert latest_checkpoint(Path(config.output_dir)).name == "000002"
+
+
+def test_a_run_in_the_background_goes_on_ignoring_control_c():
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with StopRequest(torch.device("cpu")) as stop:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert not stop.is_made()
+    finally:
+        signal.signal(signal.SIGINT, previous)

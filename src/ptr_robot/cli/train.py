@@ -57,7 +57,7 @@ def read_flags(arguments: list[str]) -> tuple[TrainConfig, Path | None]:
     Settings come from the method's own, then the file, then the flags, each over the one before.
     """
     checkpoint = None
-    if str(_given(arguments, "resume")).lower() not in ("none", "false", "no", "off", "0"):
+    if str(_given(arguments, "resume")).lower() not in ("none", "false", "no"):
         arguments, checkpoint = _resumed(arguments)
     config = parse_flags(TrainConfig, arguments)
     is_screened = config.method == "screened"

@@ -101,9 +101,10 @@ def _time_problem(record: EpisodeRecord, values: Columns, fps: float) -> str | N
 def _task_problem(record: EpisodeRecord, values: Columns, index: DatasetIndex) -> str | None:
     """A frame whose instruction nobody knows."""
     numbers = values["task_index"].reshape(-1)  # (frames,)
-    unknown = np.flatnonzero(~np.isin(numbers, list(index.tasks)))
-    if not len(unknown):
+    strange = [number for number in np.unique(numbers).tolist() if number not in index.tasks]
+    if not strange:
         return None
+    unknown = np.flatnonzero(np.isin(numbers, strange))
     frame = int(unknown[0])
     return (
         f"{record.table}: episode {record.episode_index} has task_index {numbers[frame]} in frame {frame}, which "

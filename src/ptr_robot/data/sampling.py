@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -101,9 +101,9 @@ class BatchPlan:
         whole = self.order.length // self.global_batch_size
         return whole if self.drop_last else -(-self.order.length // self.global_batch_size)
 
-    def batches(self, epoch: int, first: int = 0) -> list[Sequence[int]]:
+    def batches(self, epoch: int, first: int = 0) -> Iterator[Sequence[int]]:
         """This rank's batches of an epoch from the ``first`` on; skipping costs nothing."""
         order = self.order.epoch(epoch)
-        starts = range(first * self.global_batch_size, len(order), self.global_batch_size)
-        mine = [order[start + self.rank * self.batch_size :][: self.batch_size].tolist() for start in starts]
-        return mine[: max(0, self.num_batches - first)]
+        for number in range(first, self.num_batches):
+            start = number * self.global_batch_size + self.rank * self.batch_size
+            yield order[start : start + self.batch_size].tolist()

@@ -40,7 +40,7 @@ class RunningStatistics:
             self._add(frames)
 
     def _add(self, frames: Vectors) -> None:
-        self._sampled.append(frames[(-self.count) % self._stride :: self._stride])
+        self._sampled.append(frames[(-self.count) % self._stride :: self._stride].copy())  # a view would keep them all
         merged, shift = self.count + len(frames), frames.mean(axis=0) - self._mean
         self._squares += frames.var(axis=0) * len(frames) + shift**2 * self.count * len(frames) / merged
         self._mean, self.count = self._mean + shift * len(frames) / merged, merged

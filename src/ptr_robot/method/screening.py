@@ -49,7 +49,7 @@ def screen(transitions: Transitions, config: ScreeningConfig, report: Report | N
     given_scores, given_tasks = means[:, CHANNELS.index("instruction")], episodes.first(transitions.task_ids)
     is_corrected = instructions != given_tasks
     tasks = torch.unique(instructions, return_inverse=True)[1]
-    joint = means[:, :2].sum(dim=1)  # consequence and action together
+    joint = _together(means)
     allowed, standings = _judge(joint, tasks)
     given = torch.unique(given_tasks, return_inverse=True)[1]
     is_kept = keep_enough(allowed, joint, tasks, config.keep_share) | keep_enough(
@@ -61,6 +61,16 @@ def screen(transitions: Transitions, config: ScreeningConfig, report: Report | N
     if by_instruction is not None:
         standings = torch.minimum(standings, _standings(by_instruction, given_scores, together))
     return Screening(episodes.ids, episodes.num_chunks, means, standings, weights, instructions, is_corrected)
+
+
+def _together(means: Tensor) -> Tensor:  # (E, channels) -> (E,)
+    """Consequence and action, or the action alone where consequences cannot be told.
+
+    A head that has learnt nothing of directions is wrong with confidence: its scores lie below zero, which is what
+    guessing has, and scatter enough to hide what the action says.
+    """
+    consequences, actions = means[:, 0], means[:, 1]
+    return consequences + actions if consequences.mean() > 0 else actions
 
 
 def keep_enough(allowed: Tensor, scores: Tensor, tasks: Tensor, share: float) -> Tensor:  # (E,) each -> (E,) bool

@@ -55,7 +55,7 @@ class Episodes:
         return sums / self.num_chunks.unsqueeze(1)
 
     def first(self, values: Tensor) -> Tensor:  # (N,) -> (E,)
-        """What all chunks of an episode share."""
-        shared = torch.zeros(len(self.ids), dtype=values.dtype)
-        shared[self.rows] = values
-        return shared
+        """The value of each one's first chunk; most have one that all chunks share."""
+        order = self.rows.argsort(stable=True)
+        starts = self.num_chunks.cumsum(dim=0) - self.num_chunks
+        return values[order[starts]]

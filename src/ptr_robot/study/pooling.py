@@ -83,9 +83,9 @@ def _compare(
 
 
 def _rates(cells: dict[int, list[CellRecord]], tasks: tuple[str, ...]) -> Outcomes:
-    """By seed: (tasks,) the success of the policy that was trained for the task."""
+    """By seed: (tasks,) the success of the policy that was trained for the task, or the mean of those that were."""
     return {
-        seed: np.array([next(cell for cell in group if task in cell.tasks).success_of(task) for task in tasks])
+        seed: np.array([np.mean([cell.success_of(task) for cell in group if task in cell.tasks]) for task in tasks])
         for seed, group in cells.items()
     }
 

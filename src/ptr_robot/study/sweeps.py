@@ -57,7 +57,10 @@ def find_sweeps(records: StudyRecords) -> tuple[Sweep, ...]:
 
 def swept_methods(study: Study, path: str) -> list[tuple[float, str]]:
     """The values of the setting at ``path`` and the methods that have them, the reference's among them."""
-    rows = {row.name: all_settings(row, study.training) for row in study.methods}
+    by_name = {row.name: row for row in study.methods}
+    compared = by_name[study.sweep_reference]
+    on_same_data = [r for r in study.methods if (r.filter, r.weighting) == (compared.filter, compared.weighting)]
+    rows = {row.name: all_settings(row, study.training) for row in on_same_data}
     reference = rows[study.sweep_reference]
     points = []
     for name, settings in rows.items():

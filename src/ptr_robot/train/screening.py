@@ -24,6 +24,7 @@ from ptr_robot.train.tensor_files import read_tensors, save_tensors
 
 SCREENING_FILE = "screening.safetensors"
 _SEGMENTS_AT_ONCE = 64
+_LEAST_CHUNKS = 4  # of an episode, however many episodes there are
 _MIN_STRIDE = 4  # frames between two chunks that are looked at: neighbours say the same
 
 
@@ -212,14 +213,20 @@ def _listed(names: Sequence[str], most: int = 8) -> str:
 
 
 def _numbers(dataset: SegmentDataset, max_chunks: int) -> list[int]:
-    """Segments at equal distances, about ``max_chunks`` of them, and the first of every episode that these miss."""
-    stride = max(1, _MIN_STRIDE // dataset.config.stride, -(-len(dataset) // max_chunks))
-    missed = []
+    """Segments at equal distances, about ``max_chunks`` of them, and of every episode its first where these miss it.
+
+    Of a dataset with so many episodes that each would have next to none, every one has a few, spread over it.
+    """
+    densest = max(1, _MIN_STRIDE // dataset.config.stride)
+    stride = max(densest, -(-len(dataset) // max_chunks))
+    added: set[int] = set()
     for first, end in itertools.pairwise([*dataset.first_segments, len(dataset)]):
         nearest = -(-first // stride) * stride
         if nearest >= end or not dataset.has_target(nearest):  # the episode's first one has a target if any has
-            missed.append(first)
-    return sorted({*range(0, len(dataset), stride), *missed})
+            added.add(first)
+        if stride > densest and (end - nearest) < _LEAST_CHUNKS * stride:
+            added.update(range(first, end, max(densest, -(-(end - first) // _LEAST_CHUNKS))))
+    return sorted({*range(0, len(dataset), stride), *added})
 
 
 def _transitions(batch: SegmentBatch, facts: SampleFacts, encoder: EMATargetEncoder | None) -> tuple[Tensor, ...]:

@@ -18,6 +18,7 @@ from ptr_robot.errors import ConfigError, DataError
 from ptr_robot.policy.robots import RobotRecord
 
 SOURCES_FILE = "sources.json"
+# What a policy's inputs and outputs mean.
 _MEANINGS = {"state": "the map of states", "action": "the map of actions", "cameras": "the order of cameras"}
 
 
@@ -116,12 +117,9 @@ def check_same_sources(begun: Sequence[SourceRecord], now: Sequence[SourceRecord
     """Refuse to go on where the numbers of a resumed run would mean something else than those it has learnt from."""
     for old, new in zip(begun, now, strict=True):
         before, after = old.to_dict(), new.to_dict()
-        for name in ("robot", "state", "action", "cameras", "resize"):
+        for name, meaning in _MEANINGS.items():
             if before[name] != after[name]:
-                what = f"{before[name]}, and is now {after[name]}" if name in ("robot", "resize") else "another one"
-                raise ConfigError(
-                    f"{new.name}: {_MEANINGS.get(name, name)} was {what} when the run began; start another run"
-                )
+                raise ConfigError(f"{new.name}: {meaning} was another one when the run began; start another run")
 
 
 def _size(camera: Feature) -> tuple[int, int]:

@@ -33,6 +33,8 @@ def cross_validated_error(tracks: Sequence[Track], chunk_length: int, seed: int)
         is_held_out = folds == fold
         if not is_held_out.any():
             continue
+        if is_held_out.all():
+            raise DataError("cross-validation needs chunks of at least 2 episodes; only one is as long as a chunk")
         regressor = _fit(inputs[~is_held_out], targets[~is_held_out], seed + fold)
         with torch.no_grad():
             errors[is_held_out] = (regressor(inputs[is_held_out]) - targets[is_held_out]).square().mean(dim=1)

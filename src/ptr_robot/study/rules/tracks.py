@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ptr_robot.data.config import DataConfig, SourceConfig
 from ptr_robot.data.source import open_source
+from ptr_robot.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,8 @@ def whole_chunks(tracks: Sequence[Track], chunk_length: int) -> Chunks:
         actions.append(windows.reshape(count, -1))
         tasks.append(np.full(count, names.index(track.task)))
         owners.append(np.full(count, place))
+    if not states:
+        raise DataError(f"no episode has {chunk_length} frames, a chunk's length; record longer ones")
     return Chunks(np.concatenate(states), np.concatenate(actions), np.concatenate(tasks), np.concatenate(owners))
 
 

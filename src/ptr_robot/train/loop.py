@@ -22,6 +22,7 @@ from ptr_robot.train.episodes import EPISODE_SCORES_FILE, EpisodeLedger
 from ptr_robot.train.interruption import StopRequest
 from ptr_robot.train.metrics import MetricWindow
 from ptr_robot.train.optimisation import Optimiser, StepResult
+from ptr_robot.train.processor import avoid_broken_tiles
 from ptr_robot.train.progress import TrainingProgress
 from ptr_robot.train.records import RunRecords
 from ptr_robot.train.run_folder import check_free, describe_run, occupied
@@ -73,8 +74,11 @@ def make_accelerator(config: TrainConfig) -> Any:
     handlers = require("accelerate.utils", "lerobot")
     ddp = handlers.DistributedDataParallelKwargs(find_unused_parameters=True, broadcast_buffers=False)
     group = handlers.InitProcessGroupKwargs(timeout=_LONGEST_WAIT)
+    precision = chosen_precision(config)
+    if precision == "bf16":
+        avoid_broken_tiles()
     accelerator = accelerate.Accelerator(
-        mixed_precision=chosen_precision(config),
+        mixed_precision=precision,
         cpu=config.policy.device == "cpu",
         kwargs_handlers=[ddp, group],
     )

@@ -1,9 +1,8 @@
 """Screening: judge every episode before training, by identification posteriors that were fitted across folds.
 
 The same question as in training, asked of the whole dataset at once: can what was recorded (consequence, action,
-instruction) be told from mismatched recordings by heads that never saw the episode? Scores are means over all of an
-episode's chunks, exact where those of a running batch are samples, and the weights they lead to hold from the first
-step on.
+manner, instruction) be told from mismatched recordings by heads that never saw the episode? All of an episode's chunks
+are asked, where a running batch has samples, and the weights they lead to hold from the first step on.
 """
 
 from __future__ import annotations
@@ -14,16 +13,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ptr_robot.method.episodes import population_weights
-from ptr_robot.method.instructions import STRONG_EVIDENCE, Report, identify
-from ptr_robot.method.mixture import TwoPopulations, fit_two_populations, task_moments, tell_apart
+from ptr_robot.method.instructions import Report, identify
+from ptr_robot.method.mixture import fit_two_populations, task_moments
 from ptr_robot.method.screening_config import ScreeningConfig
+from ptr_robot.method.severities import tell_apart
 from ptr_robot.method.transitions import Episodes, Transitions
 
 __all__ = ["CHANNELS", "LEAST_WEIGHT", "Report", "Screening", "ScreeningConfig", "Transitions", "keep_enough", "screen"]
 
-CHANNELS = ("outcome", "action", "instruction")
+CHANNELS = ("outcome", "action", "manner", "instruction")
 LEAST_WEIGHT = 0.25  # of what is kept: the paper's lower bound
+LIKELY_FAULTY = 0.2  # P(good): an episode that is no likelier to be good is left out
+_SHARE = 0.5  # of what action and manner say: whole, it drowns what the consequence says
 
 
 @dataclass(frozen=True)
@@ -59,23 +60,25 @@ def screen(transitions: Transitions, config: ScreeningConfig, report: Report | N
     together = torch.zeros_like(tasks)  # the scores of instructions are compared over all tasks
     by_instruction = fit_two_populations(given_scores, together)
     if by_instruction is not None:
-        standings = torch.minimum(standings, _standings(by_instruction, given_scores, together))
+        below = (given_scores - by_instruction.levels[together]) / by_instruction.good_scale
+        standings = torch.minimum(standings, below.to(standings))
     return Screening(episodes.ids, episodes.num_chunks, means, standings, weights, instructions, is_corrected)
 
 
 def _together(means: Tensor) -> Tensor:  # (E, channels) -> (E,)
-    """Consequence and action, or the action alone where consequences cannot be told.
+    """Consequence, action and manner, or the last two where consequences cannot be told.
 
     A head that has learnt nothing of directions is wrong with confidence: its scores lie below zero, which is what
-    guessing has, and scatter enough to hide what the action says.
+    guessing has, and scatter enough to hide what the others say.
     """
-    consequences, actions = means[:, 0], means[:, 1]
-    return consequences + actions if consequences.mean() > 0 else actions
+    consequences, actions, manners = means[:, :3].unbind(dim=1)
+    rest = _SHARE * (actions + manners)
+    return consequences + rest if consequences.mean() > 0 else rest
 
 
 def keep_enough(allowed: Tensor, scores: Tensor, tasks: Tensor, share: float) -> Tensor:  # (E,) each -> (E,) bool
     """All but what strong evidence is against, and of every task the best ``share`` in any case."""
-    is_kept = allowed > STRONG_EVIDENCE
+    is_kept = allowed > LIKELY_FAULTY
     for task in range(int(tasks.max()) + 1):
         rows = (tasks == task).nonzero().squeeze(1)
         needed = math.ceil(share * len(rows))
@@ -86,16 +89,13 @@ def keep_enough(allowed: Tensor, scores: Tensor, tasks: Tensor, share: float) ->
     return is_kept
 
 
-def _judge(values: Tensor, tasks: Tensor) -> tuple[Tensor, Tensor]:  # (E,), (E,) -> (E,) weights, (E,) standings
-    """Where a task's episodes are told apart, by the populations that do; elsewhere every one has the weight one."""
+def _judge(values: Tensor, tasks: Tensor) -> tuple[Tensor, Tensor]:  # (E,), (E,) -> (E,), (E,)
+    """P(good) of each episode, one where its task's are not told apart, and its distance to the task's good ones."""
     levels, scales, _ = task_moments(values.double(), tasks)
     allowed, standings = torch.ones_like(values), ((values - levels[tasks]) / scales[tasks]).to(values)
-    for group in tell_apart(values, tasks):
-        allowed[group.rows] = population_weights(group.populations, group.values, group.tasks)
-        standings[group.rows] = _standings(group.populations, group.values, group.tasks)
+    told = tell_apart(values, tasks)
+    if told is not None:
+        own, found = values[told.rows].double(), told.severities
+        allowed[told.rows] = found.good_posteriors(own, told.tasks).to(values)
+        standings[told.rows] = ((own - found.levels[told.tasks]) / found.scales[told.tasks]).to(values)
     return allowed, standings
-
-
-def _standings(populations: TwoPopulations, values: Tensor, tasks: Tensor) -> Tensor:  # (E,), (E,) -> (E,)
-    """Distance to the task's good episodes in their deviations, below zero for worse."""
-    return ((values - populations.levels[tasks]) / populations.good_scale).to(values)

@@ -9,7 +9,7 @@ from ptr_robot.errors import ConfigError
 from ptr_robot.method.mixture import POPULATIONS_VERSION
 
 # Raised where equal data come to be judged otherwise: what was recorded of another version is run again.
-SCREENING_VERSION = f"2 with populations {POPULATIONS_VERSION}"
+SCREENING_VERSION = f"3 with populations {POPULATIONS_VERSION}"
 
 
 @dataclass(frozen=True)

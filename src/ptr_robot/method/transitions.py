@@ -19,20 +19,24 @@ class Transitions:
     actions: Tensor  # (N, Dt) the recorded chunk
     task_ids: Tensor  # (N,) int64
     episode_ids: Tensor  # (N,) int64
+    manners: Tensor | None = None  # (N, Dm) how it was done, as ``manners`` tells it; None: that is not asked
 
     def without_constants(self) -> Transitions:
         """Without the columns that never change, such as the slots that no robot of the data has."""
-        observations, changes, actions = (
-            part[:, part.std(dim=0) > 0] for part in (self.observations, self.changes, self.actions)
+        manners = self.observations[:, :0] if self.manners is None else self.manners
+        observations, changes, actions, manners = (
+            part[:, part.std(dim=0) > 0] for part in (self.observations, self.changes, self.actions, manners)
         )
-        return Transitions(observations, changes, actions, self.task_ids, self.episode_ids)
+        return Transitions(observations, changes, actions, self.task_ids, self.episode_ids, manners)
 
     def __post_init__(self) -> None:
-        counts = {len(getattr(self, name)) for name in self.__dataclass_fields__}
+        parts = [getattr(self, name) for name in self.__dataclass_fields__]
+        counts = {len(part) for part in parts if part is not None}
         if len(counts) != 1:
             raise ShapeError(f"transitions have parts of different lengths: {sorted(counts)}")
-        for name in ("observations", "changes", "actions"):
-            if not getattr(self, name).isfinite().all():
+        for name in ("observations", "changes", "actions", "manners"):
+            part = getattr(self, name)
+            if part is not None and not part.isfinite().all():
                 raise NonFiniteError(f"the transitions' {name} hold NaN or infinity; leave such chunks out")
 
 

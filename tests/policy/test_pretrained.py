@@ -86,7 +86,8 @@ def test_the_streams_are_the_language_model(word_config, tmp_path):
         for name, reference in (("und", und), ("gen", gen)):
             tokens = {"und": torch.zeros(1, 0, 48), "gen": torch.zeros(1, 0, 32)}
             tokens[name] = reference.model.embed_tokens(ids)
-            output = policy.trunk(tokens["und"], tokens["gen"], torch.arange(5).unsqueeze(0), causal)
+            layout = policy.trunk.layout(torch.arange(5).unsqueeze(0), causal)
+            output = policy.trunk(tokens["und"], tokens["gen"], layout)
             hidden = reference.model(inputs_embeds=tokens[name], output_hidden_states=True).hidden_states
             expected = reference.model.norm(hidden[-2]) if name == "und" else hidden[-1]
             torch.testing.assert_close(getattr(output, name), expected, rtol=1e-4, atol=1e-5)

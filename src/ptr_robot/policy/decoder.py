@@ -28,7 +28,7 @@ class CachedDecoder:
     @staticmethod
     def start(trunk: MixtureOfTransformers, context: Context, *, is_causal: bool) -> tuple[CachedDecoder, TrunkOutput]:
         """Encode a context; returns the decoder behind it and the context's hidden states."""
-        output = trunk(context.und, context.gen, context.positions, context.mask())
+        output = trunk(context.und, context.gen, trunk.layout(context.positions, context.mask()))
         return CachedDecoder(trunk, output.keys_values, context.valid, is_causal=is_causal), output
 
     def states(self, tokens: Tensor) -> Tensor:  # (N, n, D) -> (N, n, D)
@@ -47,7 +47,7 @@ class CachedDecoder:
         positions = self.valid.sum(dim=1, keepdim=True) + steps
         mask = action_mask(self.valid, _all_true(tokens), is_causal=self.is_causal)
         nothing = tokens.new_zeros((tokens.shape[0], 0, self.trunk.config.context.width))
-        output: TrunkOutput = self.trunk(nothing, tokens, positions, mask, self.keys_values)
+        output: TrunkOutput = self.trunk(nothing, tokens, self.trunk.layout(positions, mask), self.keys_values)
         return output
 
 

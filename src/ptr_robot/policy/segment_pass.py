@@ -19,7 +19,7 @@ from ptr_robot.policy.interface import TrainingChunk
 from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import ActionChunk, Observation
 from ptr_robot.policy.sequence import Context, action_mask, belief_mask
-from ptr_robot.policy.trunk import KeysValues, TrunkOutput
+from ptr_robot.policy.trunk import KeysValues, Layout, TrunkOutput
 
 if TYPE_CHECKING:
     from ptr_robot.policy.vla import MixturePolicy
@@ -37,8 +37,11 @@ class SegmentPass:
         self._chunks = chunks
         self._size = chunks[0].observation.batch_size  # B
         context = policy.context(observation, augmentation=noise if policy.training else None)
-        self._valid = torch.split(context.valid, self._size)  # T of (B, C)
-        output: TrunkOutput = policy.trunk(context.und, context.gen, context.positions, context.mask())
+        self._valid = context.valid  # (T B, C)
+        self._step_mask = recorded.step_mask  # (T B, L)
+        self._layouts: dict[int, list[Layout]] = {}
+        layout = policy.trunk.layout(context.positions, context.mask())
+        output: TrunkOutput = policy.trunk(context.und, context.gen, layout)
         self._und = torch.split(pool_und(context, output), self._size)
         self._gen = torch.split(output.gen, self._size)
         self._past = self._split_past(output.keys_values)
@@ -64,23 +67,28 @@ class SegmentPass:
 
     def _finish(self, index: int, belief: Tensor | None) -> tuple[Tensor, Tensor]:  # (B, L, Dg), (B, M, Dg)
         """Hidden states on the action and belief positions."""
-        trunk, valid, inputs = self._policy.trunk, self._valid[index], self._inputs[index]
+        trunk, inputs = self._policy.trunk, self._inputs[index]
         if belief is None:
             belief = inputs[:, :0]
         else:
             self._policy.check_belief(belief, self._size)
-        tokens = torch.cat([belief.to(inputs.dtype), inputs], dim=1)
-        positions = valid.sum(dim=1, keepdim=True) + torch.arange(tokens.shape[1], device=tokens.device)
-        nothing = tokens.new_zeros((self._size, 0, trunk.config.context.width))
-        output: TrunkOutput = trunk(nothing, tokens, positions, self._mask(index, belief), self._past[index])
         num_belief = belief.shape[1]
+        tokens = torch.cat([belief.to(inputs.dtype), inputs], dim=1)
+        nothing = tokens.new_zeros((self._size, 0, trunk.config.context.width))
+        output: TrunkOutput = trunk(nothing, tokens, self._layout(index, num_belief), self._past[index])
         return output.gen[:, num_belief:], output.gen[:, :num_belief]
 
-    def _mask(self, index: int, belief: Tensor) -> Tensor:  # (B, M + L, C + M + L) bool
-        valid, steps = self._valid[index], self._chunks[index].recorded.step_mask
-        believed = torch.ones(belief.shape[:2], dtype=torch.bool, device=valid.device)
-        actions = action_mask(torch.cat([valid, believed], dim=1), steps, is_causal=self._policy.head.is_causal)
-        return torch.cat([belief_mask(valid, belief.shape[1], steps.shape[1]), actions], dim=1)
+    def _layout(self, index: int, num_belief: int) -> Layout:
+        """Where belief and actions stand, which no belief changes: laid out for all chunks when the first is asked."""
+        if num_belief not in self._layouts:
+            valid, steps = self._valid, self._step_mask
+            believed = torch.ones((valid.shape[0], num_belief), dtype=torch.bool, device=valid.device)
+            actions = action_mask(torch.cat([valid, believed], dim=1), steps, is_causal=self._policy.head.is_causal)
+            mask = torch.cat([belief_mask(valid, num_belief, steps.shape[1]), actions], dim=1)
+            places = torch.arange(num_belief + steps.shape[1], device=valid.device)
+            positions = valid.sum(dim=1, keepdim=True) + places
+            self._layouts[num_belief] = self._policy.trunk.layout(positions, mask).split(self._size)
+        return self._layouts[num_belief][index]
 
     def _split_past(self, keys_values: Sequence[KeysValues]) -> list[list[KeysValues]]:
         """The keys and values of each chunk, layer by layer."""

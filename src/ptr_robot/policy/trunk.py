@@ -19,6 +19,24 @@ KeysValues = tuple[Tensor, Tensor]  # (N, n, Hkv, head_dim) each
 
 
 @dataclass(frozen=True)
+class Layout:
+    """Where the tokens of a pass stand and what they attend to, in the form in which every layer needs it."""
+
+    cosines: Tensor  # (N, n, 1, head_dim) of the rotary positions, in float32 whatever the precision of the pass
+    sines: Tensor  # (N, n, 1, head_dim), negative in the first half
+    bias: Tensor  # (N, 1, n, P + n): zero where a token attends, else minus infinity
+
+    def split(self, size: int) -> list[Layout]:
+        """Those of each ``size`` sequences in turn."""
+        parts = (torch.split(part, size) for part in (self.cosines, self.sines, self.bias))
+        return [Layout(*part) for part in zip(*parts, strict=True)]
+
+    def after(self, first: int) -> Layout:
+        """That of the tokens from ``first`` on."""
+        return Layout(self.cosines[:, first:], self.sines[:, first:], self.bias[:, :, first:]) if first else self
+
+
+@dataclass(frozen=True)
 class TrunkOutput:
     """Normed hidden states of both streams, and the keys and values of every layer."""
 
@@ -57,17 +75,15 @@ class MixtureOfTransformers(nn.Module):
         self,
         und: Tensor,  # (N, U, Du)
         gen: Tensor,  # (N, G, Dg)
-        positions: Tensor,  # (N, U + G) int64
-        mask: Tensor,  # (N, U + G, P + U + G) bool; True: attends
+        layout: Layout,  # of U + G tokens
         past: Sequence[KeysValues] | None = None,  # over P earlier tokens
     ) -> TrunkOutput:
         """One pass over the tokens of both streams, after the ``past`` ones if any."""
-        rotation = self._rotation(positions)
         keys_values: list[KeysValues] = []
         for index, layers in enumerate(zip(self.und.layers, self.gen.layers, strict=True)):
             is_last = index == self.config.num_layers - 1
             before = past[index] if past is not None else None
-            arguments = (layers, (und, gen), rotation, mask.unsqueeze(1), before, is_last)
+            arguments = (layers, (und, gen), layout, before, is_last)
             if self.config.checkpoint_activations and torch.is_grad_enabled():
                 (und, gen), pair = checkpoint(joint_layer, *arguments, use_reentrant=False)
             else:
@@ -75,11 +91,20 @@ class MixtureOfTransformers(nn.Module):
             keys_values.append(pair)
         return TrunkOutput(self.und.norm(und), self.gen.norm(gen), tuple(keys_values))
 
-    def _rotation(self, positions: Tensor) -> tuple[Tensor, Tensor]:  # (N, n, head_dim) each
-        """Cosines and sines of the rotary positions, in float32 whatever the precision of the pass."""
-        angles = positions.unsqueeze(2).float() * self.und.rotary_emb.inv_freq
-        angles = torch.cat([angles, angles], dim=2)
-        return angles.cos(), angles.sin()
+    def layout(
+        self,
+        positions: Tensor,  # (N, n) int64
+        mask: Tensor,  # (N, n, P + n) bool; True: attends
+    ) -> Layout:
+        """What the layers share is computed once a pass, or once for several passes of the same shape."""
+        angles = positions.unsqueeze(2).float() * self.und.rotary_emb.inv_freq  # (N, n, head_dim / 2)
+        cosines, sines = angles.cos(), angles.sin()
+        bias = torch.zeros(mask.shape, dtype=self.gen.norm.weight.dtype, device=mask.device)
+        return Layout(
+            torch.cat([cosines, cosines], dim=2).unsqueeze(2),
+            torch.cat([-sines, sines], dim=2).unsqueeze(2),
+            bias.masked_fill_(~mask, float("-inf")).unsqueeze(1),
+        )
 
 
 def create_stream(config: TrunkConfig, stream: StreamConfig, vocabulary_size: int) -> Any:
@@ -102,8 +127,7 @@ def create_stream(config: TrunkConfig, stream: StreamConfig, vocabulary_size: in
 def joint_layer(
     layers: tuple[Any, Any],  # the Qwen3 layers of und and gen
     streams: tuple[Tensor, Tensor],
-    rotation: tuple[Tensor, Tensor],  # cosines and sines
-    mask: Tensor,  # (N, 1, n, P + n)
+    layout: Layout,
     past: KeysValues | None,
     is_last: bool,
 ) -> tuple[tuple[Tensor, Tensor], KeysValues]:
@@ -115,7 +139,7 @@ def joint_layer(
     first = boundary if is_last else 0  # the first token that attends
     present = [(layer, tokens) for layer, tokens in zip(layers, streams, strict=True) if tokens.shape[1]]
     normed = [(layer.self_attn, layer.input_layernorm(tokens)) for layer, tokens in present]
-    keys = _rotate(_join([_heads(attention, "k", tokens) for attention, tokens in normed]), rotation)
+    keys = _rotate(_join([_heads(attention, "k", tokens) for attention, tokens in normed]), layout)
     values = _join([_heads(attention, "v", tokens) for attention, tokens in normed])
     keys = keys.to(values.dtype)  # norms and rotations run in float32
     if past is not None:
@@ -123,13 +147,13 @@ def joint_layer(
     attending = normed[1:] if is_last and boundary else normed
     if not attending:
         return streams, (keys, values)
-    queries = _join([_heads(attention, "q", tokens) for attention, tokens in attending])
-    queries = _rotate(queries, (rotation[0][:, first:], rotation[1][:, first:])).to(values.dtype)
+    layout = layout.after(first)
+    queries = _rotate(_join([_heads(attention, "q", tokens) for attention, tokens in attending]), layout)
     attended = F.scaled_dot_product_attention(  # over (N, heads, n, head_dim)
-        queries.transpose(1, 2),
+        queries.to(values.dtype).transpose(1, 2),
         keys.transpose(1, 2),
         values.transpose(1, 2),
-        attn_mask=mask[:, :, first:],
+        attn_mask=layout.bias.to(values.dtype),
         enable_gqa=True,
     )
     attended = attended.transpose(1, 2).flatten(2)  # (N, n, H head_dim)
@@ -144,10 +168,9 @@ def _heads(attention: Any, name: str, tokens: Tensor) -> Tensor:  # (N, n, D) ->
     return heads if name == "v" else getattr(attention, f"{name}_norm")(heads)
 
 
-def _rotate(heads: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:  # (N, n, heads, head_dim)
-    cosines, sines = (part.unsqueeze(2) for part in rotation)
-    rotated: Tensor = heads * cosines + require(QWEN3, "lerobot").rotate_half(heads) * sines
-    return rotated
+def _rotate(heads: Tensor, layout: Layout) -> Tensor:  # (N, n, heads, head_dim)
+    """The halves of each head turn as pairs: Qwen3's rotation, with the sign in the sines instead of a copy."""
+    return heads * layout.cosines + heads.roll(heads.shape[-1] // 2, dims=-1) * layout.sines
 
 
 def _join(streams: list[Tensor]) -> Tensor:  # (N, n, heads, head_dim) each

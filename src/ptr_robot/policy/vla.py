@@ -130,7 +130,8 @@ class MixturePolicy(Policy):
         steps = torch.arange(tokens.shape[1], device=tokens.device)
         positions = torch.cat([context.positions, context.num_valid + steps], dim=1)
         mask = joint_mask(context, action_mask(context.valid, step_mask, is_causal=self.head.is_causal))
-        output = self.trunk(context.und, torch.cat([context.gen, tokens], dim=1), positions, mask)
+        layout = self.trunk.layout(positions, mask)
+        output = self.trunk(context.und, torch.cat([context.gen, tokens], dim=1), layout)
         return output, output.gen[:, context.gen.shape[1] :]
 
     def _state_part(self, observation: Observation) -> Part:

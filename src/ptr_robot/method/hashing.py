@@ -29,9 +29,12 @@ def hash_uniform(*parts: Tensor | int) -> Tensor:  # broadcast shape, float32 in
 
 
 def _scramble(value: Tensor | int) -> Tensor | int:
-    """The 32-bit finaliser of MurmurHash3, in 64-bit arithmetic."""
-    value = value ^ (value >> 16)
-    value = (value * 0x85EBCA6B) & _MASK
-    value = value ^ (value >> 13)
-    value = (value * 0xC2B2AE35) & _MASK
-    return value ^ (value >> 16)
+    """The 32-bit finaliser of MurmurHash3, in 64-bit arithmetic; works in the memory of the tensor that it is given."""
+    value ^= value >> 16
+    value *= 0x85EBCA6B
+    value &= _MASK
+    value ^= value >> 13
+    value *= 0xC2B2AE35
+    value &= _MASK
+    value ^= value >> 16
+    return value

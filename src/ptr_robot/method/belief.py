@@ -41,11 +41,8 @@ class BeliefTokenizer(nn.Module):
         step_mask: Tensor | None = None,  # (N, L) bool, True on real steps
     ) -> BeliefOutput:
         """Tokenize one chunk of each sample."""
-        features = torch.cat([action_states, action_tokens], dim=-1).to(self.fuse.weight.dtype)
-        fused = torch.tanh(self.fuse(features))  # (N, L, D) c_{t,i}
-        assignments = self.assignments(fused, step_mask)  # (N, L, M) π
-        with torch.autocast(fused.device.type, enabled=False):  # averages and regularisers in float32
-            tokens = assignments.transpose(1, 2) @ fused.float()  # (N, M, D), Eq. tok_merge
+        assignments, tokens = self.merge(action_states, action_tokens, step_mask)
+        with torch.autocast(tokens.device.type, enabled=False):  # averages and regularisers in float32
             return BeliefOutput(
                 # Cuts the path through time: the tokenizer learns from the current chunk's losses only.
                 next_tokens=tokens.detach(),
@@ -53,6 +50,19 @@ class BeliefTokenizer(nn.Module):
                 entropies=slot_entropies(assignments),
                 overlaps=slot_overlaps(assignments),
             )
+
+    def merge(
+        self,
+        action_states: Tensor,  # (N, L, Dc)
+        action_tokens: Tensor,  # (N, L, D)
+        step_mask: Tensor | None = None,  # (N, L)
+    ) -> tuple[Tensor, Tensor]:  # (N, L, M) π, (N, M, D)
+        """The assignments and the tokens alone: all that the recursion itself needs."""
+        features = torch.cat([action_states, action_tokens], dim=-1).to(self.fuse.weight.dtype)
+        fused = torch.tanh(self.fuse(features))  # (N, L, D) c_{t,i}
+        assignments = self.assignments(fused, step_mask)
+        with torch.autocast(fused.device.type, enabled=False):
+            return assignments, assignments.transpose(1, 2) @ fused.float()  # Eq. tok_merge
 
     def assignments(self, fused: Tensor, step_mask: Tensor | None = None) -> Tensor:  # (N, L, M)
         """Each slot's distribution over the steps of the chunk (Eq. tok_assign), in float32."""

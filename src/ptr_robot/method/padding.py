@@ -23,11 +23,16 @@ def without_padding_values(chunk: ChunkForward, is_padding: Tensor | None) -> Ch
     states = chunk.action_states
     return replace(
         chunk,
-        action_losses=chunk.action_losses.masked_fill(is_padding, 0.0),
-        contexts=chunk.contexts.masked_fill(is_padding.unsqueeze(1), 0.0),
-        action_tokens=chunk.action_tokens.masked_fill(is_padding.view(-1, 1, 1), 0.0),
-        action_states=None if states is None else states.masked_fill(is_padding.view(-1, 1, 1), 0.0),
+        action_losses=without_padding_rows(chunk.action_losses, is_padding),
+        contexts=without_padding_rows(chunk.contexts, is_padding),
+        action_tokens=without_padding_rows(chunk.action_tokens, is_padding),
+        action_states=None if states is None else without_padding_rows(states, is_padding),
     )
+
+
+def without_padding_rows(values: Tensor, is_padding: Tensor | None) -> Tensor:  # (N, ...), (N,)
+    """Zero in the rows that are padding."""
+    return values if is_padding is None else values.masked_fill(is_padding.view(-1, *[1] * (values.dim() - 1)), 0.0)
 
 
 def without_padding_targets(samples: Samples) -> Samples:

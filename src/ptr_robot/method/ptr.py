@@ -21,7 +21,7 @@ from ptr_robot.method.evidence import Evidence, TransitionScorer
 from ptr_robot.method.folds import assign_folds
 from ptr_robot.method.gradients import without_gradients
 from ptr_robot.method.losses import SampleTerms, total_objective
-from ptr_robot.method.padding import real_steps, without_padding_targets, without_padding_values
+from ptr_robot.method.padding import real_steps, without_padding_rows, without_padding_targets, without_padding_values
 from ptr_robot.method.pool import CandidatePool, TargetRows
 from ptr_robot.method.posterior import other_samples
 from ptr_robot.method.targets import EMATargetEncoder, make_targets
@@ -293,9 +293,15 @@ class PTR(nn.Module):
 
     def next_belief(self, chunk: ChunkForward, is_padding: Tensor | None = None) -> Tensor | None:  # (N, M, Da)
         """z_{t+1} = sg(B(C_t, A_t)): between the chunks of a segment, and between predictions at inference."""
+        if self.belief is None:
+            return None
+        if chunk.action_states is None:
+            raise ConfigError(_NEEDS_STATES)
         with without_gradients():  # nothing of the next chunk's loss may come back this way
-            tokenized = self._tokenize(without_padding_values(chunk, is_padding), is_padding)
-        return None if tokenized is None else tokenized.next_tokens
+            states = without_padding_rows(chunk.action_states, is_padding)
+            actions = without_padding_rows(chunk.action_tokens, is_padding)
+            _, tokens = self.belief.merge(states, actions, real_steps(chunk.step_mask, is_padding))
+        return tokens
 
     def encode(self, images: Tensor) -> Tensor:  # (..., V, 3, H, W) -> (..., Dy)
         """Features of observations under the EMA encoder; encode a segment's frames once, then ``make_targets``."""

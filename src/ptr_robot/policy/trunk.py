@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ptr_robot.errors import require
 from ptr_robot.policy.config import StreamConfig, TrunkConfig
+from ptr_robot.policy.rms_norm import rms_norm
 
 QWEN3 = "transformers.models.qwen3.modeling_qwen3"
 KeysValues = tuple[Tensor, Tensor]  # (N, n, Hkv, head_dim) each
@@ -89,7 +90,7 @@ class MixtureOfTransformers(nn.Module):
             else:
                 (und, gen), pair = joint_layer(*arguments)
             keys_values.append(pair)
-        return TrunkOutput(self.und.norm(und), self.gen.norm(gen), tuple(keys_values))
+        return TrunkOutput(rms_norm(self.und.norm, und), rms_norm(self.gen.norm, gen), tuple(keys_values))
 
     def layout(
         self,
@@ -138,7 +139,7 @@ def joint_layer(
     boundary = streams[0].shape[1]
     first = boundary if is_last else 0  # the first token that attends
     present = [(layer, tokens) for layer, tokens in zip(layers, streams, strict=True) if tokens.shape[1]]
-    normed = [(layer.self_attn, layer.input_layernorm(tokens)) for layer, tokens in present]
+    normed = [(layer.self_attn, rms_norm(layer.input_layernorm, tokens)) for layer, tokens in present]
     keys = _rotate(_join([_heads(attention, "k", tokens) for attention, tokens in normed]), layout)
     values = _join([_heads(attention, "v", tokens) for attention, tokens in normed])
     keys = keys.to(values.dtype)  # norms and rotations run in float32
@@ -165,7 +166,7 @@ def joint_layer(
 def _heads(attention: Any, name: str, tokens: Tensor) -> Tensor:  # (N, n, D) -> (N, n, heads, head_dim)
     """Queries, keys or values of one stream; Qwen3 norms each head of the first two."""
     heads: Tensor = getattr(attention, f"{name}_proj")(tokens).view(*tokens.shape[:2], -1, attention.head_dim)
-    return heads if name == "v" else getattr(attention, f"{name}_norm")(heads)
+    return heads if name == "v" else rms_norm(getattr(attention, f"{name}_norm"), heads)
 
 
 def _rotate(heads: Tensor, layout: Layout) -> Tensor:  # (N, n, heads, head_dim)
@@ -183,5 +184,5 @@ def _finish(layer: Any, hidden: Tensor, attended: Tensor) -> Tensor:  # (N, n, D
     if not hidden.shape[1]:
         return hidden
     hidden = hidden + layer.self_attn.o_proj(attended)
-    finished: Tensor = hidden + layer.mlp(layer.post_attention_layernorm(hidden))
+    finished: Tensor = hidden + layer.mlp(rms_norm(layer.post_attention_layernorm, hidden))
     return finished

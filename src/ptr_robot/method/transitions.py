@@ -23,10 +23,8 @@ class Transitions:
 
     def without_constants(self) -> Transitions:
         """Without the columns that never change, such as the slots that no robot of the data has."""
-        manners = self.observations[:, :0] if self.manners is None else self.manners
-        observations, changes, actions, manners = (
-            part[:, part.std(dim=0) > 0] for part in (self.observations, self.changes, self.actions, manners)
-        )
+        observations, changes, actions = (_varying(part) for part in (self.observations, self.changes, self.actions))
+        manners = None if self.manners is None else _varying(self.manners)
         return Transitions(observations, changes, actions, self.task_ids, self.episode_ids, manners)
 
     def __post_init__(self) -> None:
@@ -63,3 +61,7 @@ class Episodes:
         order = self.rows.argsort(stable=True)
         starts = self.num_chunks.cumsum(dim=0) - self.num_chunks
         return values[order[starts]]
+
+
+def _varying(values: Tensor) -> Tensor:  # (N, D) -> (N, d)
+    return values[:, values.std(dim=0) > 0]

@@ -84,7 +84,7 @@ def test_shares_and_levels_are_found_whatever_the_severities():
 
 
 def test_tasks_whose_good_ones_differ_more_have_a_scale_of_their_own():
-    values, tasks, is_faulty = drawn((20, 20, 20), (0.3, 0.3, 1.2))
+    values, tasks, is_faulty = drawn((20, 20, 20), (0.3, 0.3, 0.9))
     found = tell_apart(values, tasks)
     assert found.severities.scales[2] > 1.5 * found.severities.scales[:2].max()
     good = posteriors(values, tasks)

@@ -3,13 +3,20 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
 from ptr_robot.method.episodes import channel_weights, keep_share
-from ptr_robot.method.mixture import TwoPopulations, fit_two_populations
+from ptr_robot.method.mixture import (
+    TwoPopulations,
+    fit_two_populations,
+    task_evidence,
+    tell_apart,
+    with_equal_spreads,
+)
 
 
 def drawn(share: float, drop: float, *, count: int = 300, num_tasks: int = 3, seed: int = 0, spread: float = 0.5):
@@ -76,3 +83,97 @@ def test_no_episode_grows_beyond_the_inverse_of_the_kept_share(rows, share):
 def test_keeping_enough_changes_nothing():
     weights, tasks = torch.tensor([0.0, 1.0, 1.0, 1.0]), torch.zeros(4, dtype=torch.int64)
     assert torch.equal(keep_share(weights, tasks, 0.25), weights)
+
+
+def test_spreads_become_equal_within_a_factor_of_four():
+    random = torch.Generator().manual_seed(0)
+    tasks = torch.arange(3).repeat_interleave(40)
+    scales = torch.tensor([0.5, 1.0, 2.0])
+    values = 3.0 + torch.randn(120, generator=random) * scales[tasks]
+    equal = with_equal_spreads(values, tasks)
+    spreads = [float(equal[tasks == task].quantile(0.75) - equal[tasks == task].quantile(0.25)) for task in range(3)]
+    assert max(spreads) / min(spreads) < 1.001
+    ratio = equal / values
+    for task in range(3):
+        assert ratio[tasks == task].std() < 1e-5  # one factor a task: the order within it stays
+    alike = torch.where(tasks == 0, 3.0, values)  # a task without any spread
+    assert (with_equal_spreads(alike, tasks) / alike).max() <= 4.0001
+
+
+def test_tasks_of_a_few_episodes_have_no_say_in_spreads():
+    values, tasks, _ = drawn(0.4, 3.0)
+    expected = with_equal_spreads(values, tasks)
+    few = torch.arange(3, 9)
+    joined = with_equal_spreads(torch.cat([values, few.to(values)]), torch.cat([tasks, few]))
+    torch.testing.assert_close(joined, torch.cat([expected, few.to(values)]))
+
+
+def test_a_task_that_is_spread_wider_hides_no_population():
+    """Half of each task 6 deviations down: one scale for all tasks would call the wide task's good ones faulty."""
+    random = torch.Generator().manual_seed(1)
+    tasks = torch.arange(2).repeat_interleave(60)
+    is_faulty = torch.arange(120) % 2 == 0
+    scales = torch.tensor([0.3, 2.0])[tasks]
+    values = scales * (torch.randn(120, generator=random) - 6.0 * is_faulty)
+    equal = with_equal_spreads(values, tasks)
+    populations = fit_two_populations(equal, tasks)
+    assert populations.confidence > 0.99
+    posterior = populations.good_posterior(equal.double(), tasks)
+    assert ((posterior < 0.5) == is_faulty).float().mean() > 0.97
+
+
+def posterior_of(group) -> torch.Tensor:
+    return group.populations.good_posterior(group.values.double(), group.tasks)
+
+
+def test_a_task_in_which_nothing_is_told_apart_is_let_go_and_blurs_no_other():
+    """Two tasks of two populations each, and one whose scores are one wide heap."""
+    random = np.random.default_rng(3)
+    tasks = torch.arange(120) % 3
+    is_faulty = torch.tensor(random.random(120) < 0.5) & (tasks < 2)
+    values = torch.tensor(random.normal(0, 0.4, 120)) - 4.0 * is_faulty
+    values[tasks == 2] = torch.tensor(random.normal(0, 2.0, 40))
+    (group,) = tell_apart(values, tasks)
+    assert group.rows.tolist() == (tasks < 2).tolist()
+    assert ((posterior_of(group) < 0.5) == is_faulty[group.rows]).all()
+    (alone,) = tell_apart(values[tasks < 2], tasks[tasks < 2])
+    torch.testing.assert_close(group.values, alone.values)
+    assert group.populations.drop == alone.populations.drop
+
+
+@pytest.mark.parametrize("num_faulty", [[24, 24, 0], [24, 24, 4], [24, 16, 6]])
+def test_tasks_of_different_shares_of_faulty_episodes_are_all_told_apart(num_faulty):
+    """Quartiles are near the drop where many are faulty, and near the good ones' spread where few are."""
+    tasks = torch.arange(120) % 3
+    is_faulty = torch.arange(120) // 3 < torch.tensor(num_faulty)[tasks]
+    values = torch.tensor(np.random.default_rng(0).normal(0, 0.5, 120)) - 4.0 * is_faulty
+    found = torch.zeros(120, dtype=torch.bool)
+    for group in tell_apart(values, tasks):
+        found[group.rows] |= posterior_of(group) < 0.5
+    assert torch.equal(found, is_faulty)
+
+
+def test_tasks_that_all_speak_for_two_populations_are_fitted_as_one():
+    values, tasks, _ = drawn(0.4, 6.0)
+    (group,), equal = tell_apart(values, tasks), with_equal_spreads(values, tasks)
+    assert group.rows.all()
+    torch.testing.assert_close(group.values, equal)
+    torch.testing.assert_close(group.populations.levels, fit_two_populations(equal, tasks).levels)
+
+
+def test_where_every_task_is_one_heap_nothing_is_told_apart():
+    for seed in range(5):
+        values = torch.tensor(np.random.default_rng(seed).normal(0, 2.0, 120))
+        assert tell_apart(values, torch.arange(120) % 3) == []
+    assert tell_apart(torch.zeros(0), torch.zeros(0, dtype=torch.int64)) == []
+
+
+def test_the_evidence_of_a_task_is_bic_of_two_normals_against_one():
+    values, tasks, _ = drawn(0.4, 5.0, count=30, num_tasks=2)
+    model = TwoPopulations(torch.tensor([0.0, 3.0]).double(), 4.0, 0.5, 1.0, 0.3, confidence=1.0)
+    for task, got in enumerate(task_evidence(model, values, tasks).tolist()):
+        own = values[tasks == task].numpy()
+        level = float(model.levels[task])
+        two = np.log(0.7 * norm.pdf(own, level, 0.5) + 0.3 * norm.pdf(own, level - 4.0, 1.0)).sum()
+        one = norm.logpdf(own, own.mean(), own.std()).sum()
+        assert math.isclose(got, two - one - 0.5 * math.log(len(own)), rel_tol=1e-9)

@@ -14,7 +14,9 @@ POPULATIONS_VERSION = 2
 _NUM_ITERATIONS = 60
 _MIN_EPISODES = 8  # fewer say nothing about two populations
 _MIN_SHARE = 0.02
+_SURE = 0.5  # two populations of less confidence are none
 _FIRST_SHARES = (0.15, 0.35, 0.6, 0.8)  # of faulty episodes, where fits begin
+_FEWEST_SPREAD = 4  # episodes of a task whose quartiles mean anything
 _SCALE_FLOOR = 0.25  # nats: smaller differences are no evidence, however alike the episodes are
 
 
@@ -29,6 +31,10 @@ class TwoPopulations:
     faulty_share: float
     confidence: float  # 0 to 1: how surely there are two populations and not one, by their BIC
 
+    def log_likelihoods(self, values: Tensor, tasks: Tensor) -> Tensor:  # (E,), (E,) -> (E,)
+        """Of each value, whichever population it is of."""
+        return torch.logaddexp(*self._log_parts(values, tasks))
+
     def good_posterior(self, values: Tensor, tasks: Tensor) -> Tensor:  # (E,), (E,) -> (E,)
         """P(good | value); a value above the good ones' mean is taken for good whatever the tails say."""
         good, faulty = self._log_parts(values, tasks)
@@ -36,9 +42,19 @@ class TwoPopulations:
 
     def _log_parts(self, values: Tensor, tasks: Tensor) -> tuple[Tensor, Tensor]:
         levels = self.levels[tasks]
-        good = log_normal(values, levels, self.good_scale) + math.log(1 - self.faulty_share)
-        faulty = log_normal(values, levels - self.drop, self.faulty_scale) + math.log(self.faulty_share)
+        good = _log_normal(values, levels, self.good_scale) + math.log(1 - self.faulty_share)
+        faulty = _log_normal(values, levels - self.drop, self.faulty_scale) + math.log(self.faulty_share)
         return good, faulty
+
+
+@dataclass(frozen=True)
+class TaskGroup:
+    """Tasks whose episodes are told apart by the same two populations."""
+
+    rows: Tensor  # (E,) bool: the episodes of these tasks
+    values: Tensor  # (n,) of these rows, brought to one spread
+    tasks: Tensor  # (n,) int64 from 0, as ``populations`` counts them
+    populations: TwoPopulations
 
 
 def fit_two_populations(values: Tensor, tasks: Tensor) -> TwoPopulations | None:  # (E,), (E,) int64 from 0
@@ -50,7 +66,7 @@ def fit_two_populations(values: Tensor, tasks: Tensor) -> TwoPopulations | None:
     num_tasks = int(tasks.max()) + 1 if len(tasks) else 0
     if (
         len(values) < _MIN_EPISODES
-        or float((values - task_quantiles(values, tasks, num_tasks, 0.5)[tasks]).std()) < 1e-6
+        or float((values - _task_quantiles(values, tasks, num_tasks, 0.5)[tasks]).std()) < 1e-6
     ):
         return None
     single = _single_log_likelihood(values, tasks)
@@ -59,6 +75,50 @@ def fit_two_populations(values: Tensor, tasks: Tensor) -> TwoPopulations | None:
     # Three parameters more than one population has: the drop, the second scale and the share.
     evidence = likelihood - single - 1.5 * math.log(len(values))
     return TwoPopulations(*best, confidence=1 / (1 + math.exp(-max(-50.0, min(50.0, evidence)))))
+
+
+def tell_apart(values: Tensor, tasks: Tensor) -> list[TaskGroup]:  # (E,), (E,) int64 from 0
+    """The tasks whose own episodes speak for two populations: those that share them, and any that has its own.
+
+    Two populations are fitted to all tasks; those that one population of their own explains better are let go, and the
+    others fitted again. A task that was let go may still be told apart by itself. One in neither group is no worse in
+    what looks worst.
+    """
+    is_shared = torch.ones(int(tasks.max()) + 1 if len(tasks) else 0, dtype=torch.bool, device=tasks.device)
+    groups = []
+    while is_shared.any():
+        group = _fit_group(values, tasks, is_shared[tasks])
+        if group is None:
+            break
+        evidence = task_evidence(group.populations, group.values, group.tasks)
+        num_against = int((evidence < 0).sum())
+        if not num_against:
+            groups.append(group)
+            break
+        present = torch.unique(tasks[group.rows])
+        is_shared[present[evidence.argsort()[: (num_against + 1) // 2]]] = False  # without the worst, others may stay
+    let_go = (~is_shared).nonzero().flatten().tolist()
+    alone = [_fit_group(values, tasks, tasks == task) for task in let_go if (tasks == task).any()]
+    return [group for group in [*groups, *alone] if group is not None and group.populations.confidence > _SURE]
+
+
+def _fit_group(values: Tensor, tasks: Tensor, rows: Tensor) -> TaskGroup | None:  # (E,) each
+    numbers = torch.unique(tasks[rows], return_inverse=True)[1]
+    equal = with_equal_spreads(values[rows], numbers)
+    populations = fit_two_populations(equal, numbers)
+    return None if populations is None else TaskGroup(rows, equal, numbers, populations)
+
+
+def task_evidence(populations: TwoPopulations, values: Tensor, tasks: Tensor) -> Tensor:  # (E,), (E,) -> (tasks,)
+    """For the two populations against one with a mean and a scale of the task's own, in nats.
+
+    Against it stands what BIC asks for a parameter: two must explain the task better by more than that.
+    """
+    values = values.double()
+    means, scales, counts = task_moments(values, tasks)
+    single = _log_normal(values, means[tasks], scales[tasks])
+    difference = populations.log_likelihoods(values, tasks) - single
+    return torch.zeros_like(means).index_add_(0, tasks, difference) - 0.5 * counts.log()
 
 
 def task_moments(values: Tensor, tasks: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # (E,), (E,) -> (tasks,) each
@@ -70,20 +130,35 @@ def task_moments(values: Tensor, tasks: Tensor) -> tuple[Tensor, Tensor, Tensor]
     return means, variances.sqrt().clamp_min(_SCALE_FLOOR), counts
 
 
+def with_equal_spreads(values: Tensor, tasks: Tensor) -> Tensor:  # (E,), (E,) int64 from 0 -> (E,)
+    """Values as if all tasks were spread alike: some are harder to predict, and their episodes differ more.
+
+    The spread is that between quartiles; no task is stretched or shrunk more than fourfold, and one of a few episodes,
+    whose spread says nothing, not at all.
+    """
+    num_tasks = int(tasks.max()) + 1
+    lower, upper = (_task_quantiles(values, tasks, num_tasks, share) for share in (0.25, 0.75))
+    is_many = torch.bincount(tasks, minlength=num_tasks) >= _FEWEST_SPREAD
+    spreads = (upper - lower)[is_many].clamp_min(1e-3)
+    factors = torch.ones_like(lower)
+    factors[is_many] = (spreads.log().mean().exp() / spreads).clamp(0.25, 4.0)
+    return values * factors[tasks]
+
+
 def _fit(
     values: Tensor, tasks: Tensor, num_tasks: int, share: float
 ) -> tuple[float, tuple[Tensor, float, float, float, float]]:
     """From the worst ``share`` of every task as the faulty ones: each part begins at its median."""
-    levels = task_quantiles(values, tasks, num_tasks, (1 + share) / 2)
-    gaps = levels - task_quantiles(values, tasks, num_tasks, share / 2)
+    levels = _task_quantiles(values, tasks, num_tasks, (1 + share) / 2)
+    gaps = levels - _task_quantiles(values, tasks, num_tasks, share / 2)
     drop = float(gaps[tasks].mean())
-    spread = float((values - task_quantiles(values, tasks, num_tasks, 0.5)[tasks]).std())
+    spread = float((values - _task_quantiles(values, tasks, num_tasks, 0.5)[tasks]).std())
     good_scale, faulty_scale = max(0.25 * spread, _SCALE_FLOOR), max(0.5 * spread, _SCALE_FLOOR)
     floor = _SCALE_FLOOR
     likelihood = -math.inf
     for _ in range(_NUM_ITERATIONS):
-        good = log_normal(values, levels[tasks], good_scale) + math.log(1 - share)
-        faulty = log_normal(values, levels[tasks] - drop, faulty_scale) + math.log(share)
+        good = _log_normal(values, levels[tasks], good_scale) + math.log(1 - share)
+        faulty = _log_normal(values, levels[tasks] - drop, faulty_scale) + math.log(share)
         likelihood = float(torch.logaddexp(good, faulty).sum())
         is_good = torch.sigmoid(good - faulty)
         is_faulty = 1 - is_good
@@ -103,15 +178,15 @@ def _fit(
 def _single_log_likelihood(values: Tensor, tasks: Tensor) -> float:
     means, _, _ = task_moments(values, tasks)
     scale = max(float((values - means[tasks]).square().mean().sqrt()), _SCALE_FLOOR)
-    return float(log_normal(values, means[tasks], scale).sum())
+    return float(_log_normal(values, means[tasks], scale).sum())
 
 
-def log_normal(values: Tensor, means: Tensor, scale: float | Tensor) -> Tensor:
+def _log_normal(values: Tensor, means: Tensor, scale: float | Tensor) -> Tensor:
     log_scale = math.log(scale) if isinstance(scale, float) else scale.log()
     return -0.5 * ((values - means) / scale).square() - log_scale - 0.5 * math.log(2 * math.pi)
 
 
-def task_quantiles(values: Tensor, tasks: Tensor, num_tasks: int, share: float) -> Tensor:  # (tasks,)
+def _task_quantiles(values: Tensor, tasks: Tensor, num_tasks: int, share: float) -> Tensor:  # (tasks,)
     """That quantile of every task, between its two neighbours in proportion; zero for a number that no episode has."""
     by_value = values.argsort(stable=True)
     ordered = values[by_value[tasks[by_value].argsort(stable=True)]]  # task by task, each from its lowest on

@@ -13,17 +13,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ptr_robot.method.instructions import Report, identify
-from ptr_robot.method.mixture import fit_two_populations, task_moments
+from ptr_robot.method.episodes import population_weights
+from ptr_robot.method.instructions import STRONG_EVIDENCE, Report, identify
+from ptr_robot.method.mixture import TwoPopulations, fit_two_populations, task_moments, tell_apart
 from ptr_robot.method.screening_config import ScreeningConfig
-from ptr_robot.method.severities import tell_apart
 from ptr_robot.method.transitions import Episodes, Transitions
 
 __all__ = ["CHANNELS", "LEAST_WEIGHT", "Report", "Screening", "ScreeningConfig", "Transitions", "keep_enough", "screen"]
 
 CHANNELS = ("outcome", "action", "manner", "instruction")
 LEAST_WEIGHT = 0.25  # of what is kept: the paper's lower bound
-LIKELY_FAULTY = 0.2  # P(good): an episode that is no likelier to be good is left out
 _SHARE = 0.5  # of what action and manner say: whole, it drowns what the consequence says
 
 
@@ -60,8 +59,7 @@ def screen(transitions: Transitions, config: ScreeningConfig, report: Report | N
     together = torch.zeros_like(tasks)  # the scores of instructions are compared over all tasks
     by_instruction = fit_two_populations(given_scores, together)
     if by_instruction is not None:
-        below = (given_scores - by_instruction.levels[together]) / by_instruction.good_scale
-        standings = torch.minimum(standings, below.to(standings))
+        standings = torch.minimum(standings, _standings(by_instruction, given_scores, together))
     return Screening(episodes.ids, episodes.num_chunks, means, standings, weights, instructions, is_corrected)
 
 
@@ -78,7 +76,7 @@ def _together(means: Tensor) -> Tensor:  # (E, channels) -> (E,)
 
 def keep_enough(allowed: Tensor, scores: Tensor, tasks: Tensor, share: float) -> Tensor:  # (E,) each -> (E,) bool
     """All but what strong evidence is against, and of every task the best ``share`` in any case."""
-    is_kept = allowed > LIKELY_FAULTY
+    is_kept = allowed > STRONG_EVIDENCE
     for task in range(int(tasks.max()) + 1):
         rows = (tasks == task).nonzero().squeeze(1)
         needed = math.ceil(share * len(rows))
@@ -89,13 +87,16 @@ def keep_enough(allowed: Tensor, scores: Tensor, tasks: Tensor, share: float) ->
     return is_kept
 
 
-def _judge(values: Tensor, tasks: Tensor) -> tuple[Tensor, Tensor]:  # (E,), (E,) -> (E,), (E,)
-    """P(good) of each episode, one where its task's are not told apart, and its distance to the task's good ones."""
+def _judge(values: Tensor, tasks: Tensor) -> tuple[Tensor, Tensor]:  # (E,), (E,) -> (E,) weights, (E,) standings
+    """Where a task's episodes are told apart, by the populations that do; elsewhere every one has the weight one."""
     levels, scales, _ = task_moments(values.double(), tasks)
     allowed, standings = torch.ones_like(values), ((values - levels[tasks]) / scales[tasks]).to(values)
-    told = tell_apart(values, tasks)
-    if told is not None:
-        own, found = values[told.rows].double(), told.severities
-        allowed[told.rows] = found.good_posteriors(own, told.tasks).to(values)
-        standings[told.rows] = ((own - found.levels[told.tasks]) / found.scales[told.tasks]).to(values)
+    for group in tell_apart(values, tasks):
+        allowed[group.rows] = population_weights(group.populations, group.values, group.tasks)
+        standings[group.rows] = _standings(group.populations, group.values, group.tasks)
     return allowed, standings
+
+
+def _standings(populations: TwoPopulations, values: Tensor, tasks: Tensor) -> Tensor:  # (E,), (E,) -> (E,)
+    """Distance to the task's good episodes in their deviations, below zero for worse."""
+    return ((values - populations.levels[tasks]) / populations.good_scale).to(values)

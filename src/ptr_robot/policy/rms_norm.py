@@ -1,8 +1,8 @@
 """Qwen3's root-mean-square norm with a backward pass of its own.
 
-Left to autograd the norm is a chain of small operations that keeps the input and the normed values, and goes over all
-of them ten times on the way back. It is called four times a layer, stream and pass: written out, it takes half the
-time and keeps the normed values alone.
+Left to autograd the norm is a chain of small operations that keeps the input and the normed values, and goes over them
+again and again on the way back. It is called four times a layer, stream and pass: written out, it takes about half the
+time on a processor and keeps the normed values alone.
 """
 
 from __future__ import annotations

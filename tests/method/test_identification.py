@@ -1,4 +1,4 @@
-"""The questions recomputed by plain loops and known densities; heads that never learn from what they judge."""
+"""The three questions recomputed by plain loops and known densities; heads that never learn from what they judge."""
 
 from __future__ import annotations
 
@@ -6,18 +6,11 @@ import math
 
 import pytest
 import torch
-from torch.distributions import MultivariateNormal
+from torch.distributions import Normal
 
 from ptr_robot.method.channels import instruction_codes
 from ptr_robot.method.folds import assign_folds
-from ptr_robot.method.identification import (
-    WhichAction,
-    WhichConsequence,
-    WhichInstruction,
-    WhichManner,
-    cross_fit,
-    whitening,
-)
+from ptr_robot.method.identification import WhichAction, WhichConsequence, WhichInstruction, cross_fit
 
 COUNT, WIDTH = 40, 6
 SETTINGS = {"num_folds": 4, "hidden_dim": 16, "batch_size": 32, "lr": 1e-2, "weight_decay": 0.0}
@@ -48,49 +41,18 @@ def test_a_chunk_drawn_twice_is_no_candidate_against_itself():
         assert losses[head, 0].item() == pytest.approx(-math.log(own / (own + other)), abs=1e-5)
 
 
-def covariance(errors: torch.Tensor) -> torch.Tensor:
-    """Of errors around zero by plain loops; what goes together is drawn towards nothing by D / (N + D)."""
-    count, dim = errors.shape
-    kept = 1 - dim / (count + dim)
-    rows = []
-    for one in range(dim):
-        sums = [sum(float(row[one] * row[other]) for row in errors) / count for other in range(dim)]
-        rows.append([value if other == one else kept * value for other, value in enumerate(sums)])
-    return torch.tensor(rows)
-
-
-@pytest.mark.parametrize(("kind", "independent"), [(WhichAction, WIDTH**0.5), (WhichManner, WIDTH)])
-def test_what_was_recorded_is_scored_by_normal_densities(kind, independent):
-    """log p(own) - log mean p(candidate), each a normal density to the power of how many dimensions count, over D."""
-    question = kind(random(COUNT, WIDTH), pool_size=12)
-    queries = question.targets + 0.3 * random(COUNT, WIDTH, seed=1) @ (torch.eye(WIDTH) + 0.5)
-    spread = covariance(queries - question.targets)
+def test_the_action_is_scored_by_normal_densities():
+    """log p(own) - log mean p(candidate), each a product of normal densities to the power of 1 / √D."""
+    question = WhichAction(random(COUNT, WIDTH), pool_size=12)
+    queries = question.targets + 0.3 * random(COUNT, WIDTH, seed=1)
+    widths = (queries - question.targets).square().mean(dim=0).sqrt()
     scores = question.scores(queries)
     for row in range(COUNT):
-        density = MultivariateNormal(queries[row], spread)
+        density = Normal(queries[row], widths)
         others = [other for other in question.pool.tolist() if other != row]
-        logs = [density.log_prob(question.targets[other]) * independent / WIDTH for other in [row, *others]]
+        logs = [density.log_prob(question.targets[other]).sum() / WIDTH**0.5 for other in [row, *others]]
         expected = logs[0] - torch.stack(logs).exp().mean().log()
         assert scores[row].item() == pytest.approx(expected.item(), abs=1e-3)
-
-
-def test_whitened_errors_are_independent_and_of_unit_size():
-    errors = random(20_000, WIDTH) @ random(WIDTH, WIDTH, seed=1)
-    whitened = errors @ whitening(errors)
-    torch.testing.assert_close(whitened.T @ whitened / len(whitened), torch.eye(WIDTH), atol=0.05, rtol=0)
-
-
-def test_rough_errors_stand_out_from_smooth_ones_of_the_same_size():
-    """Where most errors are smooth in time, a rough one of the same length is the more unusual."""
-    smooth = random(500, 1).expand(-1, 8) + 0.1 * random(500, 8, seed=1)
-    rough = torch.tensor([1.0, -1.0] * 4)
-    sizes = [float((error @ whitening(smooth)).norm()) for error in (torch.ones(8), rough)]
-    assert sizes[1] > 5 * sizes[0]
-
-
-def test_few_errors_of_many_dimensions_can_be_whitened():
-    assert (random(5, 60) @ whitening(random(5, 60))).isfinite().all()
-    assert whitening(torch.zeros(4, 3)).isfinite().all()
 
 
 def test_the_instruction_is_scored_among_the_distinct_ones():
@@ -118,10 +80,10 @@ def test_likelihoods_compare_predictions_by_the_same_errors():
     """Differences are those of normal densities to the power of 1 / √D, and of cosines over the temperature."""
     actions = WhichAction(random(COUNT, WIDTH), pool_size=12)
     usual, other = (actions.targets + size * random(COUNT, WIDTH, seed=seed) for seed, size in ((1, 0.3), (2, 0.6)))
-    spread = covariance(usual - actions.targets)
+    widths = (usual - actions.targets).square().mean(dim=0).sqrt()
     found = actions.log_likelihoods(usual, usual) - actions.log_likelihoods(other, usual)
     for row in range(COUNT):
-        logs = [MultivariateNormal(queries[row], spread).log_prob(actions.targets[row]) for queries in (usual, other)]
+        logs = [Normal(queries[row], widths).log_prob(actions.targets[row]).sum() for queries in (usual, other)]
         assert found[row].item() == pytest.approx(float(logs[0] - logs[1]) / WIDTH**0.5, abs=1e-3)
     consequences = WhichConsequence(random(COUNT, WIDTH), temperature=0.3, pool_size=12)
     queries = torch.nn.functional.normalize(random(COUNT, WIDTH, seed=1), dim=1)

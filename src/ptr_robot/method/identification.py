@@ -1,7 +1,7 @@
 """Identification across folds: heads that tell a recording from mismatched ones, asked where they never learnt.
 
-Four questions of one form, log p̂ + log |Y| against a pool of candidates: which consequence follows, which action was
-recorded, in which manner, which instruction was given.
+Three questions of one form, log p̂ + log |Y| against a pool of candidates: which consequence follows, which action was
+recorded, which instruction was given.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ _NUM_LOOKS = 8  # at how the held-out scores come along, each after twice as man
 _PATIENCE = 2  # looks without a better one before learning ends
 _LOGIT_BOUND = 20.0
 _SPIKE = 10.0  # deviations
-_LEAST_ERROR = 1e-2  # deviations: what is predicted better than this is as good as certain
 _MOST_PASSES = 30  # each draws a spike in by the root of the number of chunks, over ten
 
 
@@ -80,50 +79,38 @@ class WhichConsequence(Recording):
         return _against_pool(matched, queries @ self.targets[self.pool].T / self.temperature, self.pool)
 
 
-class ByLikelihood(Recording):
-    """A normal distribution around what is predicted, as wide in every direction as the held-out errors are.
+class WhichAction(Recording):
+    """By likelihood: a normal distribution around the predicted chunk, as wide as the held-out errors are.
 
-    Careful operators differ in the way they take, so errors that are smooth in time are common; small rough ones are
-    not, and a distance that knows of both finds trembling and noise that would drown in the differences of ways.
+    Noise on a recorded chunk lengthens it in all directions, which a cosine forgives and a distance does not. Errors of
+    neighbouring steps go together, so the D dimensions count as √D independent ones.
     """
 
     is_direction = False
 
-    def __init__(self, values: Tensor, pool_size: int, num_independent: float) -> None:  # (N, D)
-        self.targets = standardised(values)
-        self.pool = torch.randperm(len(values))[:pool_size]
-        self.target_dim = values.shape[1]
-        self._per_nat = 2 * self.target_dim / num_independent  # the D dimensions count as that many
+    def __init__(self, actions: Tensor, pool_size: int) -> None:
+        self.targets = standardised(actions)
+        self.pool = torch.randperm(len(actions))[:pool_size]
+        self.target_dim = actions.shape[1]
 
     def losses(self, queries: Tensor, rows: Tensor) -> Tensor:
         return (queries - self.targets[rows]).square().mean(dim=2)
 
     def log_likelihoods(self, queries: Tensor, usual: Tensor) -> Tensor:
-        errors = (queries - self.targets) @ whitening(usual - self.targets)
-        return -errors.square().sum(dim=1) / self._per_nat
+        return -((queries - self.targets) / self._widths(usual)).square().sum(dim=1) / self._per_nat
 
     def scores(self, queries: Tensor) -> Tensor:
-        whitened = whitening(queries - self.targets)
-        own, predicted = self.targets @ whitened, queries @ whitened
+        widths = self._widths(queries)
+        own, predicted = self.targets / widths, queries / widths
         matched = -(own - predicted).square().sum(dim=1) / self._per_nat
         return _against_pool(matched, -torch.cdist(predicted, own[self.pool]).square() / self._per_nat, self.pool)
 
+    @property
+    def _per_nat(self) -> float:
+        return float(2 * self.target_dim**0.5)
 
-class WhichAction(ByLikelihood):
-    """Noise on a recorded chunk lengthens it in all directions, which a cosine forgives and a distance does not.
-
-    Errors of neighbouring steps go together, so the D dimensions count as √D independent ones.
-    """
-
-    def __init__(self, actions: Tensor, pool_size: int) -> None:
-        super().__init__(actions, pool_size, num_independent=actions.shape[1] ** 0.5)
-
-
-class WhichManner(ByLikelihood):
-    """Pace and roughness are two things, so both count."""
-
-    def __init__(self, manners: Tensor, pool_size: int) -> None:
-        super().__init__(manners, pool_size, num_independent=manners.shape[1])
+    def _widths(self, queries: Tensor) -> Tensor:  # (N, D) -> (D,)
+        return (queries - self.targets).square().mean(dim=0).sqrt().clamp_min(1e-2)
 
 
 class WhichInstruction(Question):
@@ -219,19 +206,6 @@ def cross_fit(
             break
     heads.load_state_dict(best)
     return fitted
-
-
-def whitening(errors: Tensor) -> Tensor:  # (N, D) -> (D, D)
-    """What turns errors into independent ones of unit size; a product with it on the right does.
-
-    What goes together is believed as far as there are errors to tell it from: few for many dimensions say little.
-    """
-    count, dim = errors.shape
-    together = errors.double().T @ errors.double() / count
-    alone = together.diagonal().clamp_min(_LEAST_ERROR**2).diag()
-    shrunk = torch.lerp(together, alone, dim / (count + dim))
-    whitened: Tensor = torch.linalg.inv(torch.linalg.cholesky(shrunk)).T
-    return whitened.to(errors)
 
 
 def standardised(values: Tensor) -> Tensor:  # (N, D)

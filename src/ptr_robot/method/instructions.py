@@ -28,7 +28,6 @@ from ptr_robot.method.identification import (
     WhichAction,
     WhichConsequence,
     WhichInstruction,
-    WhichManner,
     cross_fit,
     standardised,
 )
@@ -46,8 +45,8 @@ _TEMPERATURE = 0.5  # high: a classifier that cannot be very sure of itself is n
 
 def identify(
     transitions: Transitions, episodes: Episodes, config: ScreeningConfig, report: Report | None = None
-) -> tuple[Tensor, Tensor]:  # (E, 4), (E,) int64
-    """Mean scores of consequence, action, manner and given instruction, and the instruction that is taken for meant.
+) -> tuple[Tensor, Tensor]:  # (E, 3), (E,) int64
+    """Mean scores of consequence, action and given instruction, and the instruction that each episode is taken to have.
 
     An episode with several instructions keeps them, and so does one whose instruction is rare.
     """
@@ -58,9 +57,7 @@ def identify(
     else:
         judges, scores = fit_recordings(transitions, config, report), torch.zeros(len(choice.given))
         instructions = choice.given
-    current = with_instructions(transitions, episodes, instructions)
-    judges.append(fit_manner(current, config, report))
-    inputs = _before(current)
+    inputs = _before(with_instructions(transitions, episodes, instructions))
     recordings = episodes.means(torch.stack([judge.scores(inputs) for judge in judges], dim=1))
     return torch.cat([recordings, scores.unsqueeze(1)], dim=1), instructions
 
@@ -161,38 +158,22 @@ class Judge:
 
 def fit_recordings(transitions: Transitions, config: ScreeningConfig, report: Report | None) -> list[Judge]:
     """Judges of consequence and action, both from what is known before the chunk is acted."""
-    changes, actions = transitions.changes, transitions.actions
-    return [
-        _fit_judge(
-            transitions,
-            WhichConsequence(changes, config.temperature, config.pool_size) if changes.shape[1] else None,
-            config,
-            report,
+    questions: list[tuple[str, Tensor, Callable[[], Recording]]] = [
+        (
             "consequences",
+            transitions.changes,
+            lambda: WhichConsequence(transitions.changes, config.temperature, config.pool_size),
         ),
-        _fit_judge(
-            transitions,
-            WhichAction(actions, config.pool_size) if actions.shape[1] else None,
-            config,
-            report,
-            "actions",
-        ),
+        ("actions", transitions.actions, lambda: WhichAction(transitions.actions, config.pool_size)),
     ]
-
-
-def fit_manner(transitions: Transitions, config: ScreeningConfig, report: Report | None) -> Judge:
-    """A judge of the manner; it says nothing of instructions, so it is asked once these are found."""
-    manners = transitions.manners
-    question = None if manners is None or not manners.shape[1] else WhichManner(manners, config.pool_size)
-    return _fit_judge(transitions, question, config, report, "manners")
-
-
-def _fit_judge(
-    transitions: Transitions, question: Recording | None, config: ScreeningConfig, report: Report | None, name: str
-) -> Judge:
-    if question is None:
-        return Judge(None, None)
-    return Judge(question, _fit(question, _before(transitions), transitions, config, report, name))
+    judges = []
+    for name, recorded, ask in questions:
+        if not recorded.shape[1]:
+            judges.append(Judge(None, None))
+            continue
+        question = ask()
+        judges.append(Judge(question, _fit(question, _before(transitions), transitions, config, report, name)))
+    return judges
 
 
 def classified(

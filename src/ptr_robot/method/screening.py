@@ -1,8 +1,9 @@
 """Screening: judge every episode before training, by identification posteriors that were fitted across folds.
 
 The same question as in training, asked of the whole dataset at once: can what was recorded (consequence, action,
-manner, instruction) be told from mismatched recordings by heads that never saw the episode? All of an episode's chunks
-are asked, where a running batch has samples, and the weights they lead to hold from the first step on.
+instruction) be told from mismatched recordings by heads that never saw the episode? Scores are means over all of an
+episode's chunks, exact where those of a running batch are samples, and the weights they lead to hold from the first
+step on.
 """
 
 from __future__ import annotations
@@ -21,9 +22,8 @@ from ptr_robot.method.transitions import Episodes, Transitions
 
 __all__ = ["CHANNELS", "LEAST_WEIGHT", "Report", "Screening", "ScreeningConfig", "Transitions", "keep_enough", "screen"]
 
-CHANNELS = ("outcome", "action", "manner", "instruction")
+CHANNELS = ("outcome", "action", "instruction")
 LEAST_WEIGHT = 0.25  # of what is kept: the paper's lower bound
-_SHARE = 0.5  # of what action and manner say: whole, it drowns what the consequence says
 
 
 @dataclass(frozen=True)
@@ -64,14 +64,13 @@ def screen(transitions: Transitions, config: ScreeningConfig, report: Report | N
 
 
 def _together(means: Tensor) -> Tensor:  # (E, channels) -> (E,)
-    """Consequence, action and manner, or the last two where consequences cannot be told.
+    """Consequence and action, or the action alone where consequences cannot be told.
 
     A head that has learnt nothing of directions is wrong with confidence: its scores lie below zero, which is what
-    guessing has, and scatter enough to hide what the others say.
+    guessing has, and scatter enough to hide what the action says.
     """
-    consequences, actions, manners = means[:, :3].unbind(dim=1)
-    rest = _SHARE * (actions + manners)
-    return consequences + rest if consequences.mean() > 0 else rest
+    consequences, actions = means[:, 0], means[:, 1]
+    return consequences + actions if consequences.mean() > 0 else actions
 
 
 def keep_enough(allowed: Tensor, scores: Tensor, tasks: Tensor, share: float) -> Tensor:  # (E,) each -> (E,) bool

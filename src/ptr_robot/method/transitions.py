@@ -19,22 +19,20 @@ class Transitions:
     actions: Tensor  # (N, Dt) the recorded chunk
     task_ids: Tensor  # (N,) int64
     episode_ids: Tensor  # (N,) int64
-    manners: Tensor | None = None  # (N, Dm) how it was done, as ``manners`` tells it; None: that is not asked
 
     def without_constants(self) -> Transitions:
         """Without the columns that never change, such as the slots that no robot of the data has."""
-        observations, changes, actions = (_varying(part) for part in (self.observations, self.changes, self.actions))
-        manners = None if self.manners is None else _varying(self.manners)
-        return Transitions(observations, changes, actions, self.task_ids, self.episode_ids, manners)
+        observations, changes, actions = (
+            part[:, part.std(dim=0) > 0] for part in (self.observations, self.changes, self.actions)
+        )
+        return Transitions(observations, changes, actions, self.task_ids, self.episode_ids)
 
     def __post_init__(self) -> None:
-        parts = [getattr(self, name) for name in self.__dataclass_fields__]
-        counts = {len(part) for part in parts if part is not None}
+        counts = {len(getattr(self, name)) for name in self.__dataclass_fields__}
         if len(counts) != 1:
             raise ShapeError(f"transitions have parts of different lengths: {sorted(counts)}")
-        for name in ("observations", "changes", "actions", "manners"):
-            part = getattr(self, name)
-            if part is not None and not part.isfinite().all():
+        for name in ("observations", "changes", "actions"):
+            if not getattr(self, name).isfinite().all():
                 raise NonFiniteError(f"the transitions' {name} hold NaN or infinity; leave such chunks out")
 
 
@@ -61,7 +59,3 @@ class Episodes:
         order = self.rows.argsort(stable=True)
         starts = self.num_chunks.cumsum(dim=0) - self.num_chunks
         return values[order[starts]]
-
-
-def _varying(values: Tensor) -> Tensor:  # (N, D) -> (N, d)
-    return values[:, values.std(dim=0) > 0]

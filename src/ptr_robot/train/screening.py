@@ -16,7 +16,6 @@ from ptr_robot.data.config import SourceConfig
 from ptr_robot.data.dataset import SegmentDataset
 from ptr_robot.data.loader import read_blocks
 from ptr_robot.errors import ConfigError, DataError, PTRError, require
-from ptr_robot.method.manner import manners
 from ptr_robot.method.screening import LEAST_WEIGHT, Report, Screening, ScreeningConfig, Transitions, screen
 from ptr_robot.method.targets import EMATargetEncoder
 from ptr_robot.train.progress import ScreeningProgress
@@ -96,11 +95,8 @@ def screen_dataset(
             "--policy.chunk_length or --dataset.offset_steps"
         )
     changes = _alike(moved, looked)
-    chunks = actions.view(len(actions), dataset.config.chunk_length, -1)
-    recorded = Transitions(
-        torch.cat([states, looks], dim=1), changes, actions, tasks, episodes, manners(changes, chunks)
-    )
-    return _keep_of_each_source(screen(recorded, config, report), dataset, config.keep_share)
+    found = screen(Transitions(torch.cat([states, looks], dim=1), changes, actions, tasks, episodes), config, report)
+    return _keep_of_each_source(found, dataset, config.keep_share)
 
 
 def _alike(moved: Tensor, looked: Tensor) -> Tensor:  # (N, Dm), (N, Dl) -> (N, Dm + Dl)

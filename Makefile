@@ -16,7 +16,7 @@ export MUJOCO_GL ?= egl
 
 help:
 	@echo "make test     install, then lint, type-check, check the layers and run every test"
-	@echo "make demo     install, then collect, train with and without PTR, evaluate, compare"
+	@echo "make demo     install, then collect, train SFT, PTR and the clean part, evaluate, compare"
 	@echo "make lint     ruff, mypy --strict and the import layers"
 	@echo "make install  the virtual environment in $(VENV)"
 	@echo "make clean    remove the virtual environment and caches"

@@ -4,8 +4,8 @@
 
 On the preset `tiny` (64-pixel images, T = 4 chunks of L = 16 actions, 16 segments a step): the time of a step of each
 method against plain SFT, steps taken in turn and the fastest counted, since other work on the machine only ever adds;
-its operations; where its time goes; peak memory of a process that trains each; two processes against one on the same
-global batch. On the presets `being-h05` and `tiny`: the floating-point operations (matrix products, convolutions,
+its operations; where its time goes; what the pass over belief and actions costs chunk by chunk, all chunks at once, and
+without the belief; peak memory of a process that trains each; two processes against one on the same global batch. On the presets `being-h05` and `tiny`: the floating-point operations (matrix products, convolutions,
 attention) of one training step, forward and backward, as torch counts them. Everything is counted: both towers, the
 trunk with its recomputed activations, the heads, the belief tokenizer, the scorer and its candidates.
 """
@@ -138,6 +138,48 @@ def breakdown(optimiser: Optimiser, batch: SegmentBatch) -> None:
     print(f"  {'AdamW':17s} {optimiser_time / total:5.1%}")
     rest = total - sum(spent.values()) - optimiser_time
     print(f"  {'backward and rest':17s} {rest / total:5.1%}", flush=True)
+
+
+def recursion_times(rounds: int, context: int = 105) -> None:
+    """Processor seconds of the pass over belief and actions, forward and backward, on a context of that many tokens.
+
+    Chunk by chunk is what training does. All at once, with the belief as if it were known, is the least that any way
+    of computing the recursion could cost; without belief tokens it is what SFT pays for its actions.
+    """
+    policy = MixturePolicy(preset("tiny")).train()
+    num_belief = policy.config.num_belief_tokens
+    ways = {
+        "chunk by chunk": [_action_pass(policy, BATCH, context, num_belief) for _ in range(CHUNKS)],
+        "all at once": [_action_pass(policy, BATCH * CHUNKS, context, num_belief)],
+        "without belief": [_action_pass(policy, BATCH * CHUNKS, context, 0)],
+    }
+    fastest = dict.fromkeys(ways, float("inf"))
+    for _ in range(rounds):
+        for name, passes in ways.items():
+            policy.zero_grad()
+            started = time.process_time()
+            torch.stack([run() for run in passes]).sum().backward()
+            fastest[name] = min(fastest[name], time.process_time() - started)
+    print("the pass over belief and actions, processor time")
+    for name, seconds in fastest.items():
+        print(f"  {name:14s} {seconds:.3f} s = {seconds / fastest['without belief']:.2f}x", flush=True)
+
+
+def _action_pass(policy: MixturePolicy, count: int, context: int, num_belief: int) -> Callable[[], torch.Tensor]:
+    """A forward pass over ``count`` chunks' belief and action tokens, on random keys and values of their contexts."""
+    trunk, length = policy.trunk, num_belief + LENGTH
+    heads = count, context, trunk.config.num_key_value_heads, trunk.config.head_dim
+    past = [(_leaf(*heads), _leaf(*heads)) for _ in range(trunk.config.num_layers)]
+    tokens, nothing = _leaf(count, length, trunk.config.action.width), torch.zeros(count, 0, trunk.config.context.width)
+    mask = torch.ones(count, length, context + length, dtype=torch.bool)
+    mask[:, :num_belief, context + num_belief :] = False  # belief attends to no action
+    layout = trunk.layout((context + torch.arange(length)).expand(count, -1), mask)
+    answer = torch.randn(count, length, trunk.config.action.width)
+    return lambda: (trunk(nothing, tokens, layout, past).gen * answer).mean()
+
+
+def _leaf(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, requires_grad=True)
 
 
 def _named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -290,6 +332,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = record(Path(folder) / "set")
         step_times(root, options.rounds)
+        recursion_times(options.rounds)
         memory(root)
         if not options.skip_processes:
             two_processes(root, Path(folder), steps=20)

@@ -1,4 +1,4 @@
-"""``ptr demo``: collect mixed-quality demonstrations, train with and without PTR, and compare."""
+"""``ptr demo``: collect mixed-quality demonstrations, train SFT, PTR and the clean part, and compare."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from ptr_robot.errors import ConfigError, PTRError, did_you_mean
 VERBS: dict[str, str] = {
     "collect": "record scripted Meta-World operators of stated skill as a LeRobot dataset",
     "corrupt": "write a corrupted copy of a dataset, with the ground truth of what was done",
-    "demo": "collect mixed-quality demonstrations, train with and without PTR, and compare",
+    "demo": "collect mixed-quality demonstrations, train SFT, PTR and the clean part, and compare",
     "eval": "run a checkpoint over tasks and seeds, and report its success",
     "info": "show what is in a dataset, and what is odd about it",
     "study": "compare methods over data conditions and seeds, and print the tables",

@@ -64,7 +64,7 @@ SCALES: dict[str, DemoScale] = {
 
 @dataclass(frozen=True)
 class DemoConfig:
-    """Collect mixed-quality demonstrations, train with and without PTR, and compare: ptr demo."""
+    """Collect mixed-quality demonstrations, train SFT, PTR and the clean part, and compare: ptr demo."""
 
     # Where everything goes, and is found again.
     output_dir: str = "outputs/demo"

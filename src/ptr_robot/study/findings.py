@@ -86,7 +86,8 @@ def _find_setting(records: StudyRecords, name: str) -> SettingFinding:
     baseline = outcomes(records.of(name, study.baseline))
     upper_bound = outcomes(records.of(name, study.upper_bound))
     methods = [_find_method(records, name, row.name, row.label, baseline, upper_bound) for row in present]
-    detection = [found for row in present for found in _find_detection(records, name, row.name, row.label)]
+    judging = [row for row in present if not row.knows_the_truth]
+    detection = [found for row in judging for found in _find_detection(records, name, row.name, row.label)]
     return SettingFinding(
         setting=name,
         title=study.settings[name].title or name,

@@ -73,6 +73,11 @@ class MethodRow:
         self.ptr_config(steps=1, log_freq=1)
 
     @property
+    def knows_the_truth(self) -> bool:
+        """Whether it is told which episodes are faulty: what it says of them shows nothing."""
+        return TRUTH in {judge.by for judge in (self.filter, self.weighting) if judge is not None}
+
+    @property
     def label(self) -> str:
         """What tables call it."""
         return self.title or self.name

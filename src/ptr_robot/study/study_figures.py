@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from ptr_robot.study.cell_record import CellRecord
 from ptr_robot.study.drawing import new_figure, pyplot, write_figure
-from ptr_robot.study.findings import SettingFinding, StudyFindings
+from ptr_robot.study.findings import MethodFinding, SettingFinding, StudyFindings
 from ptr_robot.study.sweeps import Sweep
 
 _BETTER, _WORSE, _UNSURE = "#2a78b5", "#d1602b", "#8a939b"
+_LEGEND = "blue: surely above zero, orange: surely below, grey: neither; hollow: knows what is faulty"
 _TITLE_COLUMNS = 75
 _PANELS: tuple[tuple[str, str], ...] = (
     ("accuracy", "posterior accuracy"),
@@ -36,34 +37,46 @@ _PANELS: tuple[tuple[str, str], ...] = (
 def draw_figures(findings: StudyFindings, sweeps: Sequence[Sweep], folder: Path) -> list[Path]:
     """Everything that the study has numbers for."""
     compared = [s for s in findings.settings if any(method.difference is not None for method in s.methods)]
-    drawn = [draw_forest(setting, folder / f"differences-{setting.setting}.png") for setting in compared]
+    study = findings.records.study
+    drawn = [
+        draw_forest(setting, folder / f"differences-{setting.setting}.png", study.baseline, study.upper_bound)
+        for setting in compared
+    ]
     if any(setting.detection for setting in findings.settings):
         drawn.append(draw_detection(findings.settings, folder / "auroc.png"))
     for setting_name in dict.fromkeys(sweep.setting for sweep in sweeps):
         chosen = [sweep for sweep in sweeps if sweep.setting == setting_name]
         drawn.append(draw_sweeps(chosen, folder / f"sweeps-{setting_name}.png"))
-    for setting in findings.settings if findings.records.study.dynamics else ():
+    for setting in findings.settings if study.dynamics else ():
         drawn += [draw_dynamics(findings, setting, folder / f"dynamics-{setting.setting}.png")]
     return drawn
 
 
-def draw_forest(setting: SettingFinding, path: Path) -> Path:
-    """Paired differences to the baseline with their intervals, one line a method."""
-    shown = [(method.title, method.difference) for method in setting.methods if method.difference is not None]
-    figure, axes = new_figure(7, 0.9 + 0.3 * len(shown))
-    for place, (_, interval) in enumerate(shown):
+def draw_forest(setting: SettingFinding, path: Path, baseline: str, upper_bound: str) -> Path:
+    """Paired differences to the baseline with their intervals, one line a method; the upper bound is hollow."""
+    shown = [(method, method.difference) for method in setting.methods if method.difference is not None]
+    figure, axes = new_figure(7, 1.1 + 0.3 * len(shown))
+    for place, (method, interval) in enumerate(shown):
         is_known = not math.isnan(interval.low)
         colour = _UNSURE if not is_known or interval.low <= 0 <= interval.high else _BETTER
         colour = _WORSE if is_known and interval.high < 0 else colour
+        is_bound = method.method == upper_bound
         if is_known:
-            axes.plot([interval.low, interval.high], [place, place], color=colour, linewidth=2)
-        axes.plot([interval.estimate], [place], "o", color=colour)
+            axes.plot([interval.low, interval.high], [place] * 2, "--" if is_bound else "-", color=colour, linewidth=2)
+        fill = "white" if is_bound else colour
+        axes.plot([interval.estimate], [place], "o", color=colour, markerfacecolor=fill, zorder=3)
     axes.axvline(0, color="#444444", linewidth=0.8)
-    axes.set_yticks(range(len(shown)), [title for title, _ in shown])
+    axes.set_yticks(range(len(shown)), [f"{method.title} ({_seeds(method)})" for method, _ in shown])
     axes.set_ylim(len(shown) - 0.4, -0.6)
-    axes.set_xlabel("success minus the baseline's, 95% interval over seeds")
+    titles = {method.method: method.title for method in setting.methods}
+    reference = f"success minus that of {titles.get(baseline, baseline)} on the same seeds, 95% interval"
+    axes.set_xlabel(f"{reference}\n{_LEGEND}")
     figure.suptitle(textwrap.fill(setting.title, _TITLE_COLUMNS), fontsize=11)  # over the whole width, not the axes'
     return write_figure(figure, path)
+
+
+def _seeds(method: MethodFinding) -> str:
+    return f"{len(method.seeds)} seed{'s' if len(method.seeds) > 1 else ''}"
 
 
 def draw_detection(settings: Sequence[SettingFinding], path: Path) -> Path:
@@ -75,17 +88,18 @@ def draw_detection(settings: Sequence[SettingFinding], path: Path) -> Path:
         for found in setting.detection:
             place = rows.index((found.title, found.value)), columns.index((setting.setting, found.fault))
             areas[place] = found.auroc.estimate
-    figure, axes = new_figure(3.2 + 0.55 * len(columns), 1.8 + 0.28 * len(rows))
+    figure, axes = new_figure(4.2 + 0.6 * len(columns), 2.2 + 0.3 * len(rows))
     image = axes.imshow(areas, cmap="RdBu", vmin=0, vmax=1, aspect="auto")
     for (row, column), area in np.ndenumerate(areas):
         if not math.isnan(area):
             colour = "white" if abs(area - 0.5) > 0.3 else "black"
             axes.text(column, row, f"{area:.2f}", ha="center", va="center", fontsize=7, color=colour)
-    labels = [f"{setting}: {fault.replace('_', ' ')}" for setting, fault in columns]
-    axes.set_xticks(range(len(columns)), labels, rotation=45, ha="right", fontsize=7)
-    axes.set_yticks(range(len(rows)), [f"{title}: {value}" for title, value in rows], fontsize=7)
-    axes.set_title("AUROC within tasks: blue finds the fault, red prefers it", fontsize=9)
-    figure.colorbar(image, shrink=0.8)
+    names = [setting + ": " if len(settings) > 1 else "" for setting, _ in columns]
+    labels = [name + fault.replace("_", " ") for name, (_, fault) in zip(names, columns, strict=True)]
+    axes.set_xticks(range(len(columns)), labels, rotation=45, ha="right", fontsize=8)
+    axes.set_yticks(range(len(rows)), [f"{title}: {value}" for title, value in rows], fontsize=8)
+    figure.suptitle("AUROC within tasks: blue finds the fault, red prefers it", fontsize=10)
+    figure.colorbar(image, shrink=0.8, ticks=[0, 0.5, 1]).set_label("0.5: chance", fontsize=8)
     return write_figure(figure, path)
 
 

@@ -19,6 +19,8 @@ LOSSES = (
     "token_entropy",
     "token_overlap",
 )
+OF_THE_SCORER = ("identification_loss", "ranking_loss", "temperature", "beta", "hard_ratio")
+OF_THE_BELIEF = ("tokenizer_loss", "token_entropy", "token_overlap")
 
 
 class MetricWindow:
@@ -62,7 +64,8 @@ class MetricWindow:
         record |= diagnose(ptr, result.outputs[-1], result.samples[-1]).scalars()
         record |= {"steps_per_second": self._timed_steps / elapsed, "data_wait_share": self._waited / elapsed}
         self.start()
-        return record
+        idle = (OF_THE_SCORER if ptr.scorer is None else ()) + (OF_THE_BELIEF if ptr.belief is None else ())
+        return {name: value for name, value in record.items() if name not in idle}
 
 
 def total_loss(record: dict[str, float], ptr: PTR) -> float:

@@ -37,8 +37,8 @@ from ptr_robot.train.screening import screen_dataset
 LENGTH = 16
 CORRUPTIONS = {
     "wrong instruction, 40%": CorruptionSettings("ln", fraction=0.4),
-    "label noise σ=.5, 30%": CorruptionSettings("ani", fraction=0.3, sigma=0.5),
-    "label noise σ=.1, 30%": CorruptionSettings("ani", fraction=0.3, sigma=0.1),
+    "noise on actions σ=.5, 30%": CorruptionSettings("ani", fraction=0.3, sigma=0.5),
+    "noise on actions σ=.1, 30%": CorruptionSettings("ani", fraction=0.3, sigma=0.1),
     "truncated, 25%": CorruptionSettings("tt", fraction=0.25),
 }
 

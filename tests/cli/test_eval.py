@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ptr_robot.cli.main import run
+from ptr_robot.data.cache import only_one_process
 from ptr_robot.errors import ConfigError
 from ptr_robot.sim.results import read_results
 from ptr_robot.sim.statistics import wilson_interval
@@ -80,7 +81,7 @@ def test_the_table_names_tasks_and_intervals(saved_run: Path, tmp_path: Path, ca
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        (["--policy.path="], "which policy"),
+        (["--policy.path="], "--policy.path is empty; give it a value"),
         (["--policy.path=nowhere"], "nowhere: there is no such folder"),
         (["--env.task=raech-v3"], "did you mean 'reach-v3'"),
         (["--eval.n_episodes=0"], "at least 1"),
@@ -110,6 +111,11 @@ def test_bad_flags_are_one_line_before_anything_runs(
 def test_results_of_another_policy_are_not_written_over(evaluated: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"holds the results of .*; choose another --output_dir"):
         run(flags(save_run(make_trained(), tmp_path / "other"), evaluated))
+
+
+def test_two_evaluations_do_not_write_to_one_folder(saved_run: Path, tmp_path: Path) -> None:
+    with only_one_process(tmp_path / "out" / "eval"), pytest.raises(ConfigError, match="another evaluation writes to"):
+        run(flags(saved_run, tmp_path / "out"))
 
 
 def test_the_default_folder_is_named_after_the_run_or_the_policy(saved_run: Path, tmp_path: Path) -> None:

@@ -112,6 +112,8 @@ def test_a_config_file_is_the_base_and_flags_win(tmp_path, spelling):
     ("content", "message"),
     [
         ("numbr: 7\n", "there is no setting 'numbr'; did you mean 'number'?"),
+        ("inner: {alfa: 7}\n", "flags.yaml: there is no setting 'inner.alfa'; did you mean 'alpha'?"),
+        ("inner: 5\n", "flags.yaml: inner is a group of settings; write inner: {setting: value}"),
         ("number: [7\n", "not valid YAML or JSON"),
         ("- 7\n", "must hold settings as name: value"),
         ("number: many\n", "Couldn't parse 'many' into an int"),

@@ -84,10 +84,23 @@ def _check_config_file(path: Path, config_class: type) -> None:
         raise ConfigError(f"--config_path={path}: not valid YAML or JSON ({_one_line(error)})") from error
     if not isinstance(settings, dict):
         raise ConfigError(f"--config_path={path}: must hold settings as name: value")
+    _check_names(path, settings, config_class)
+
+
+def _check_names(path: Path, settings: dict[object, object], config_class: type, place: str = "") -> None:
+    """Refuse settings that do not exist, at any depth, with the closest that do."""
+    hints = typing.get_type_hints(config_class)
     known = [field.name for field in dataclasses.fields(config_class)]
-    for name in settings:
+    for name, value in settings.items():
         if name not in known:
-            raise ConfigError(f"{path}: there is no setting {name!r}; {did_you_mean(str(name), known)}")
+            raise ConfigError(f"{path}: there is no setting {f'{place}{name}'!r}; {did_you_mean(str(name), known)}")
+        kind = hints[str(name)]
+        group = next((part for part in (kind, *typing.get_args(kind)) if dataclasses.is_dataclass(part)), None)
+        is_one = not isinstance(value, list) and typing.get_origin(kind) not in (list, dict)
+        if isinstance(group, type) and is_one and value is not None:
+            if not isinstance(value, dict):
+                raise ConfigError(f"{path}: {place}{name} is a group of settings; write {name}: {{setting: value}}")
+            _check_names(path, value, group, f"{place}{name}.")
 
 
 def _name_positionals(arguments: list[str], positional: Sequence[str], switches: set[str]) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from ptr_robot.data.cache import whole_file
+from ptr_robot.data.cache import only_one_process, whole_file
 from ptr_robot.errors import ConfigError
 from ptr_robot.policy.save import read_policy_config
 from ptr_robot.sim.results import EpisodeResult, RolloutResult
@@ -33,6 +33,7 @@ from ptr_robot.train.sources import SourceRecord, read_sources
 from ptr_robot.train.trained import pretrained_folder
 
 RESULTS_FILE = "eval_info.json"
+LOCK = "eval"
 VIDEOS_FOLDER = "videos"
 
 
@@ -129,6 +130,19 @@ class EvaluationConfig:
 def evaluate(config: EvaluationConfig, on_episode: Callable[[EpisodeResult], None] | None = None) -> RolloutResult:
     """Roll the policy out, write ``eval_info.json`` and the videos, and return what was found."""
     groups = checked_groups(config)
+    with only_one_process(config.output / LOCK, wait=False) as is_mine:
+        if not is_mine:
+            raise ConfigError(
+                f"another evaluation writes to {config.output}; wait for it or choose another --output_dir"
+            )
+        return _evaluate(config, groups, on_episode)
+
+
+def _evaluate(
+    config: EvaluationConfig,
+    groups: dict[int, tuple[list[str], RolloutConfig]],
+    on_episode: Callable[[EpisodeResult], None] | None,
+) -> RolloutResult:
     started = time.monotonic()
     episodes: list[EpisodeResult] = []
     for number, (tasks, settings) in groups.items():

@@ -119,7 +119,10 @@ def check_same_sources(begun: Sequence[SourceRecord], now: Sequence[SourceRecord
         before, after = old.to_dict(), new.to_dict()
         for name, meaning in _MEANINGS.items():
             if before[name] != after[name]:
-                raise ConfigError(f"{new.name}: {meaning} was another one when the run began; start another run")
+                raise ConfigError(
+                    f"{new.name}: {meaning} was another one when the run began: the data differ, or the episodes "
+                    "chosen of them; start another run"
+                )
 
 
 def _size(camera: Feature) -> tuple[int, int]:

@@ -308,6 +308,15 @@ def test_an_interrupted_run_leaves_nothing(source, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_that_another_process_made_meanwhile_is_named_and_left_alone(source, tmp_path):
+    def make_it(done, total):
+        (tmp_path / "out/meta").mkdir(parents=True, exist_ok=True)
+
+    with pytest.raises(DataError, match=r"out was made by another process meanwhile; choose another --output_dir"):
+        corrupt_dataset(source, tmp_path / "out", [LabelNoise()], on_episode=make_it)
+    assert [path.name for path in tmp_path.rglob("*")] == ["out", "meta"]
+
+
 def test_a_disk_that_takes_no_more_is_one_clear_line(source, tmp_path):
     """A file-size limit of the process stands for the full disk: the system refuses the write in both cases."""
 

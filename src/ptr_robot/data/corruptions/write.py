@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
 import shutil
@@ -89,6 +90,8 @@ def corrupt_dataset(
         message = str(error).replace(converted, "")
         raise DataError(f"{source}, as LeRobot converts it to v3.0: {message}") from error
     except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST) and output.exists():
+            raise DataError(f"{output} was made by another process meanwhile; choose another --output_dir") from error
         reason = error.strerror or str(error)
         raise DataError(f"{output}: cannot be written ({reason}); nothing was left behind") from error
     finally:

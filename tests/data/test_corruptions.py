@@ -449,6 +449,14 @@ def test_noise_has_the_stated_strength_on_a_v21_source(v21, tmp_path):
     assert noise.std() == pytest.approx(0.1, rel=0.15)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("sigma", [1e30, 1e38, 1e39])
+def test_noise_beyond_what_statistics_can_hold_is_refused(source, tmp_path, sigma):
+    with pytest.raises(DataError, match=r"mixed\b.*, 'action': the statistics would not be finite; lower --sigma"):
+        corrupt_dataset(source, tmp_path / "out", [ActionNoise(sigma=sigma)])
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_truncation_and_wrong_instructions_need_no_actions(source, tmp_path):
     for kind in ("tt", "ln"):
         corrupt_dataset(source, tmp_path / kind, paper_corruptions(kind), action_key="nothing of the kind")

@@ -146,7 +146,7 @@ def _update_stats(row: dict[str, Any], episode: _EpisodeRows, edited: pa.Table, 
         else:
             values = read_column(edited, key, where)
             if not np.array_equal(read_column(episode.rows, key, where), values, equal_nan=True):
-                fresh[key] = statistics.numeric_stats(values)
+                fresh[key] = statistics.numeric_stats(values, f"{where}, {key!r}")
     statistics.write_episode_stats(row, fresh)
     return set(fresh)
 

@@ -81,7 +81,10 @@ def corrupt_dataset(
         dataset = open_source(source, workspace)
         partial = workspace / "dataset"
         partial.mkdir()
-        result = _write(dataset, source, partial, corruptions, seed, action_key, deviations, link_videos, on_episode)
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused with the statistics
+            result = _write(
+                dataset, source, partial, corruptions, seed, action_key, deviations, link_videos, on_episode
+            )
         partial.rename(output)
     except DataError as error:
         converted = f"{workspace / CONVERTED}/"
@@ -168,7 +171,11 @@ def _write_metadata(dataset: SourceDataset, root: Path, episodes: EpisodeTable, 
     previous = read_stats(dataset.root)
     lerobot.write_info({**dataset.info, "total_frames": num_frames}, root)
     by_episode = [statistics.read_episode_stats(row) for row in episodes.by_index.values()]
-    lerobot.write_stats(statistics.dataset_stats(previous, by_episode, episodes.changed_features), root)
+    stats = statistics.dataset_stats(previous, by_episode, episodes.changed_features)
+    for key in sorted(episodes.changed_features):
+        if statistics.are_finite(previous.get(key, {})) and not statistics.are_finite(stats[key]):
+            raise DataError(f"{dataset.root}, {key!r}: the statistics would not be finite; {statistics.TOO_LARGE}")
+    lerobot.write_stats(stats, root)
 
 
 def _write_recipe(root: Path, original: Path, corruptions: Sequence[Corruption], seed: int, action_key: str) -> None:

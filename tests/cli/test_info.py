@@ -39,8 +39,6 @@ def test_what_would_steer_the_terminal_is_shown_escaped(dataset, capsys):
     path = dataset / "meta/tasks.jsonl"
     tasks = [{"task_index": 0, "task": "push\x1b[31m\u202e\nit für [b]"}, {"task_index": 1, "task": TASKS[1]}]
     path.write_text("".join(json.dumps(task) + "\n" for task in tasks))
-    episodes = dataset / "meta/episodes.jsonl"
-    episodes.write_text(episodes.read_text().replace(json.dumps(TASKS[0]), json.dumps(tasks[0]["task"])))
     assert run(["info", str(dataset)]) == 0
     text = capsys.readouterr().out
     assert r"push\x1b[31m\u202e\nit für [b]" in text

@@ -177,6 +177,19 @@ def test_wrong_instructions_are_other_real_ones(source, corrupted):
             assert given == [own]
 
 
+def test_instructions_come_from_the_list_of_tasks_where_the_episodes_still_have_older_ones(source, tmp_path):
+    own = Path(shutil.copytree(source, tmp_path / "own"))
+    tasks = pandas.read_parquet(own / "meta/tasks.parquet")
+    tasks.rename(index={INSTRUCTIONS[0]: "close the door"}).to_parquet(own / "meta/tasks.parquet")
+    corrupt_dataset(own, tmp_path / "out", [LabelNoise(fraction=1.0)])
+    known = {"close the door", *INSTRUCTIONS[1:]}
+    written = {number: row["tasks"] for number, row in episode_rows(tmp_path / "out").items()}
+    assert {text for texts in written.values() for text in texts} == known
+    for number, fault in faults(tmp_path / "out", "label_noise").items():
+        assert written[number] == [fault.details["instruction"]]
+        assert fault.details["original"] == list(open_index(own).episode(number).tasks)
+
+
 def test_combined_holds_the_three(source, corrupted):
     parts = {"action_noise": "ani", "truncation": "tt", "label_noise": "ln"}
     noisy, combined = rows(corrupted("ani")), rows(corrupted("combined"))

@@ -11,6 +11,8 @@ import numpy as np
 import pandas
 import pytest
 
+from ptr_robot.data.config import DataConfig, SourceConfig
+from ptr_robot.data.dataset import SegmentDataset
 from ptr_robot.data.ground_truth import EpisodeTruth, Fault, write_ground_truth
 from ptr_robot.data.index import open_index
 from ptr_robot.data.motion import IDLE_SHARE, EpisodeMotion, Motion, Scale, measure_motion
@@ -177,6 +179,17 @@ def test_an_episode_whose_task_has_no_name_cannot_be_used(own_v21):
     summary = summarise(open_index(own_v21, skip_bad_episodes=True, camera_keys=()))
     assert list(summary.unusable) == [1, 3]
     assert f"episode_000003.parquet: episode 3 has task_index 1 in frame 0, which {tasks}" in summary.unusable[3]
+
+
+def test_instructions_are_those_of_the_list_of_tasks_as_in_training(own_v30, tmp_path):
+    path = own_v30 / "meta/tasks.parquet"
+    tasks = pandas.read_parquet(path)
+    tasks.rename(index={tasks.index[0]: "shove the cube"}).to_parquet(path)
+    index = open_index(own_v30)
+    assert summarise(index).tasks == {"shove the cube": 2, "lift the cube": 2}
+    dataset = SegmentDataset(DataConfig([SourceConfig(str(own_v30))], image_size=0, cache_dir=str(tmp_path / "cache")))
+    trained = dataset[dataset.first_segments].instructions
+    assert [(text,) for text in trained] == [episode.tasks for episode in index.episodes]
 
 
 def test_a_vector_with_nan_is_named_and_the_rest_is_measured_without_it(own_v21):

@@ -38,6 +38,7 @@ from ptr_robot.data.corruptions.source import (
 from ptr_robot.data.corruptions.tables import EditContext
 from ptr_robot.data.corruptions.truth import episode_truth
 from ptr_robot.data.ground_truth import GROUND_TRUTH_FILE, EpisodeTruth, read_ground_truth, write_ground_truth
+from ptr_robot.data.records import DatasetIndex
 from ptr_robot.errors import ConfigError, DataError, require
 
 
@@ -82,9 +83,7 @@ def corrupt_dataset(
         partial = workspace / "dataset"
         partial.mkdir()
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused with the statistics
-            result = _write(
-                dataset, source, partial, corruptions, seed, action_key, deviations, link_videos, on_episode
-            )
+            result = _write(dataset, index, partial, corruptions, seed, action_key, deviations, link_videos, on_episode)
         partial.rename(output)
     except DataError as error:
         converted = f"{workspace / CONVERTED}/"
@@ -121,7 +120,7 @@ def _make_workspace(output: Path) -> Path:
 
 def _write(
     dataset: SourceDataset,
-    original: Path,
+    index: DatasetIndex,  # of the original
     root: Path,
     corruptions: Sequence[Corruption],
     seed: int,
@@ -130,7 +129,8 @@ def _write(
     link_videos: bool,
     on_episode: Progress | None,
 ) -> CorruptionResult:
-    episodes = EpisodeTable.read(dataset)
+    original = index.root
+    episodes = EpisodeTable.read(dataset, index)
     planned = episodes.planned()
     edits = plan_edits(planned, corruptions, seed)
     context = EditContext(seed, action_key, deviations, dataset.task_indices)

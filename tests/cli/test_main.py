@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -111,6 +112,24 @@ def test_sigterm_cleans_up_as_control_c_does():
     process.send_signal(signal.SIGTERM)
     printed, complaint = process.communicate(timeout=600)
     assert (printed, complaint, process.returncode) == ("cleaned up\n", "ptr: interrupted\n", 130)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, which Linux has")
+def test_output_that_cannot_be_written_is_one_line():
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "ptr_robot.cli.main", "--help"], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert ended.stderr == "ptr: error: the output could not be written (No space left on device)\n"
+    assert ended.returncode == 1
+
+
+def test_letters_that_a_terminal_lacks_are_spelt_out():
+    program = "import sys; from ptr_robot.cli import main, info; info.main = lambda a: print('é σ'); "
+    program += "sys.argv = ['ptr', 'info']; main.main()"
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("\\xe9 \\u03c3\n", "", 0)
 
 
 def test_handlers_are_given_back(monkeypatch):

@@ -91,7 +91,7 @@ def test_likelihoods_compare_predictions_by_the_same_errors():
     torch.testing.assert_close(consequences.log_likelihoods(queries, queries), expected)
 
 
-def test_no_head_learns_from_the_episodes_that_it_judges():
+def test_no_head_is_taught_the_episodes_that_it_judges():
     inputs, episodes = random(COUNT, 4), torch.arange(COUNT) // 4
     folds = assign_folds(episodes, 4)
     question = WhichAction(random(COUNT, WIDTH, seed=1), pool_size=12)

@@ -27,6 +27,21 @@ def test_fault_fraction_sets_what_the_faulty_have_together():
     assert resolve_mixture({"brisk": 1, "poor": 1}, OPERATORS, 0.0) == {"brisk": 1.0}
 
 
+@pytest.mark.parametrize("total", [1, 5, 6, 8, 10, 20, 40])
+@pytest.mark.parametrize("fraction", [0.0, 0.3, 0.5, 0.6, 1.0])
+def test_as_many_episodes_are_faulty_as_was_asked_for(fraction, total):
+    names = ("brisk", "steady", "careful", "fumbling", "quitting", "wandering", "jittery")
+    mixture = resolve_mixture(dict.fromkeys(names, 1.0), OPERATORS, fraction)
+    planned = plan_episodes(["reach-v3"], total, mixture, seed=0)
+    faulty = [OPERATORS[episode.operator].is_faulty for episode in planned]
+    assert len(faulty) == total
+    assert abs(sum(faulty) - fraction * total) <= 0.5 + 1e-9
+    counts = Counter(episode.operator for episode in planned)
+    for group in (names[:3], names[3:]):  # shares within a group are as even as whole numbers can be
+        numbers = [counts[name] for name in group]
+        assert max(numbers) - min(numbers) <= 1
+
+
 def test_a_task_is_planned_the_same_beside_any_other():
     mixture = resolve_mixture({"brisk": 1, "jittery": 1}, OPERATORS, None)
     alone = plan_episodes(["push-v3"], 6, mixture, seed=3)

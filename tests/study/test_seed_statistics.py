@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import numpy as np
@@ -48,15 +47,28 @@ def test_one_seed_tells_nothing_about_seeds() -> None:
     assert paired_difference(made({0: [1]}), made({1: [1]})) is None
 
 
-def test_the_share_of_the_gap_and_its_bootstrap_over_seeds() -> None:
-    share = gap_share(BETTER, BASE, BEST)
-    gains, gaps = np.array([0.25, 0.5, 0.25]), np.array([0.75, 0.75, 0.5])
-    assert share.estimate == pytest.approx(gains.sum() / gaps.sum())
-    # All 27 ways of drawing three seeds with replacement, each as likely as the others.
-    ratios = sorted(sum(gains[list(drawn)]) / sum(gaps[list(drawn)]) for drawn in itertools.product(range(3), repeat=3))
-    assert share.low == pytest.approx(ratios[0])  # 1 of 27 is more than the tail's 2.5%
-    assert share.high == pytest.approx(ratios[-1])
-    assert gap_share(BETTER, BASE, BEST) == share
+def test_the_share_of_the_gap_ends_where_a_paired_difference_just_holds_zero() -> None:
+    gains, gaps = [0.25, 0.5, 0.3, 0.35], [0.75, 0.7, 0.65, 0.6]
+    base = made({number: [0] for number in range(4)})
+    share = gap_share(*(made({n: [v] for n, v in enumerate(part)}) if part else base for part in (gains, None, gaps)))
+    assert share.estimate == pytest.approx(sum(gains) / sum(gaps))
+    assert share.low < share.estimate < share.high
+    for limit in (share.low, share.high):
+        rest = [gain - limit * gap for gain, gap in zip(gains, gaps, strict=True)]
+        mean = sum(rest) / 4
+        deviation = math.sqrt(sum((value - mean) ** 2 for value in rest) / 3)
+        assert abs(mean) == pytest.approx(T_OF_THREE * deviation / 2)
+
+
+def test_the_interval_of_the_share_holds_it_as_often_as_it_says() -> None:
+    generator = np.random.default_rng(0)
+    holds = []
+    while len(holds) < 600:
+        base, better, best = generator.normal([[0.58], [0.68], [0.74]], 0.05, (3, 5))
+        share = gap_share(*({n: rates[n : n + 1] for n in range(5)} for rates in (better, base, best)))
+        if share is not None:  # the gap's own interval is above zero
+            holds.append(share.low <= (0.68 - 0.58) / (0.74 - 0.58) <= share.high)
+    assert 0.92 <= np.mean(holds) <= 0.98
 
 
 def test_there_is_no_share_of_a_gap_that_may_be_chance() -> None:

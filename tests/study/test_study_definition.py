@@ -128,6 +128,12 @@ def test_a_setting_changes_only_what_it_names(tmp_path: Path) -> None:
         ({"methods": ["sft", "sft"]}, "methods: 'sft' stands there twice"),
         ({"methods": "sft"}, "methods must be a list"),
         ({"methods": [{"name": "a", "method": "papr"}]}, "a: there is no training method 'papr'; did you mean 'paper'"),
+        (
+            {"methods": [{"name": "a", "ptr": {"weights": {"w_max": 8.0}}}]},
+            "a: ptr.weights.w_max would change nothing: the method 'sft' scores nothing",
+        ),
+        ({"seeds": [2**63]}, "a seed is 9223372036854775808; it must be below 2 to the 63rd"),
+        ({"policy": {"preset": "tiny"}}, "the policy 'tiny' looks at images and demonstrations.images is false"),
         ({"methods": [{"name": "a", "ptr": {"weight": {}}}]}, "a: ptr has no setting 'weight'; did you mean 'weights'"),
         ({"methods": [{"name": "a", "ptr": {"weights": 3}}]}, "ptr.weights is a group of settings"),
         ({"methods": [{"name": "a", "ptr": {"weights": {"w_max": 0.5}}}]}, "a: weights.w_max is 0.5"),

@@ -122,6 +122,57 @@ def test_ptr_settings_of_a_file_have_no_part_in_it_either(tmp_path):
     assert read_flags([f"--config_path={file}", "--method=ptr"])[0].ptr.weights.w_max == 8.0
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("method: sft\nptr: {weights: {w_max: 8.0}}", r"ptr\.weights\.w_max=8.0 would change nothing"),
+        ("method: sft-belief\nptr: {scorer: {temperature: 0.1}}", r"ptr\.scorer\.temperature=0.1 would change nothing"),
+        ("method: sft\nscreening: {seed: 5}", "the file's screening would change nothing"),
+        ("method: sft\nresume: true", "resume stands in the file; say it with a flag"),
+    ],
+)
+def test_what_a_file_says_in_vain_is_refused(tmp_path, text, message):
+    file = tmp_path / "run.yaml"
+    file.write_text(f"dataset: {{repo_id: data}}\n{text}\n")
+    with pytest.raises(ConfigError, match=message):
+        read_flags([f"--config_path={file}"])
+
+
+@pytest.mark.parametrize("method", ["sft", "sft-belief", "ptr"])
+def test_the_settings_of_a_run_are_a_file_for_another(tmp_path, method):
+    config = resolve(read_flags(["--dataset.repo_id=data", f"--method={method}"])[0], datetime.now()).config
+    assert read_flags([f"--config_path={write_config(config, tmp_path)}", "--seed=5"])[0].seed == 5
+
+
+def test_a_resumed_run_has_its_own_settings(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("dataset: {repo_id: data}\n")
+    with pytest.raises(ConfigError, match=r"mine.yaml is not read; name the run alone"):
+        read_flags([f"--config_path={file}", "--resume=true", "--output_dir=run"])
+
+
+def test_a_date_in_a_file_is_a_name(tmp_path):
+    file = tmp_path / "run.yaml"
+    file.write_text("dataset: {repo_id: data}\nmethod: ptr\njob_name: 2024-01-01\nptr: {weights: {alpha: 0.5}}\n")
+    assert read_flags([f"--config_path={file}"])[0].job_name == "2024-01-01"
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        ("--policy.path=", "--policy.path is empty"),
+        ("--dataset.episode_weights=", "--dataset.episode_weights is empty"),
+        ("--seed=99999999999999999999999", "below 2 to the 63rd"),
+        ("--job_name=../elsewhere", "it is a name: for a folder, give --output_dir"),
+        ("--optimizer.lr=.inf", "above 0 and finite"),
+        ("--optimizer.eps=.inf", "optimizer.eps is inf"),
+    ],
+)
+def test_values_of_no_use_are_refused(flag, message):
+    with pytest.raises(ConfigError, match=message):
+        read_flags(["--dataset.repo_id=data", "--method=sft", flag])
+
+
 @pytest.mark.parametrize("method", ["ptr", "sft"])
 def test_screening_settings_are_those_of_screening(method):
     with pytest.raises(ConfigError, match=f"would change nothing: the method '{method}' does not screen"):

@@ -56,6 +56,8 @@ def test_an_episode_that_weighs_nothing_changes_nothing(settings, tmp_path, meth
     ("text", "message"),
     [
         ('{"0": 1, "1": 1, "2": 1}', "episode 3 has no weight"),
+        ('{"0": 1, "1": 1e38, "2": 1, "3": 1}', "episode 1 weighs 1e[+]38; weights count against each other"),
+        ('{"0": 1, "1": 1, "2": 1, "3": 1, "4": 1}', "a weight for episode 4, and the dataset has 4 episodes"),
         ('{"0": 1, "1": -1, "2": 1, "3": 1}', "'1': -1 is no weight of an episode"),
         ('{"0": 1, "1": true, "2": 1, "3": 1}', "'1': True is no weight"),
         ('{"0": 0, "1": 0, "2": 0, "3": 0}', "every episode of the run weighs nothing"),

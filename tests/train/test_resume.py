@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from ptr_robot.errors import ConfigError, PTRError
+from ptr_robot.errors import ConfigError, DataError, PTRError
 from ptr_robot.train.build import build_parts
 from ptr_robot.train.checkpoint import latest_checkpoint
 from ptr_robot.train.config import OptimizerConfig, resolve
@@ -64,8 +64,8 @@ def assert_same_run(run: Path, other: Path) -> None:
     assert (run / "episode_scores.parquet").read_bytes() == (other / "episode_scores.parquet").read_bytes()
 
 
-def end_by(number: signal.Signals, config, processes, after_steps: int) -> int:
-    process = processes.Process(target=worker.train_and_signal_self, args=(config, after_steps, number))
+def end_by(number: signal.Signals, config, processes, after_steps: int, to_all: bool = False) -> int:
+    process = processes.Process(target=worker.train_and_signal_self, args=(config, after_steps, number, to_all))
     process.start()
     process.join()
     return process.exitcode
@@ -180,6 +180,30 @@ def test_sources_are_the_same_when_their_maps_and_cameras_are(settings):
     for changes in ({"cameras": ("observation.images.top",)}, {"action_map": record.state_map}):
         with pytest.raises(ConfigError, match="was another one when the run began"):
             check_same_sources([record], [dataclasses.replace(record, **changes)])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_the_whole_process_group_saves_too(settings, processes, number):
+    """As a scheduler, a container or Ctrl-C sends it: data workers must not fall before the step is saved."""
+    config = settings(method="sft", num_workers=2)
+    assert end_by(number, config, processes, after_steps=2, to_all=True) == 128 + number
+    assert latest_checkpoint(Path(config.output_dir)).name == "000003"
+
+
+@pytest.mark.parametrize(
+    ("place", "text", "message"),
+    [
+        ("run.json", "[]", "run.json is damaged"),
+        ("records.jsonl", '{"step": 1}\n{"st\n', "records.jsonl: line 2 is damaged"),
+        ("checkpoints/last/training_state/state.json", "{}", "state.json is damaged .loader, scheduler, step missing"),
+    ],
+)
+def test_a_damaged_file_of_the_run_is_named(settings, place, text, message):
+    config = settings(method="sft", steps=2)
+    train(config)
+    (Path(config.output_dir) / place).write_text(text)
+    with pytest.raises(DataError, match=message):
+        train(dataclasses.replace(config, resume=True, steps=4))
 
 
 def test_a_signal_in_the_last_step_ends_a_run_that_is_done(settings, processes):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import shutil
 from datetime import datetime
 
@@ -17,7 +18,7 @@ from ptr_robot.train.build import build_parts
 from ptr_robot.train.config import DatasetConfig, PolicyChoice, resolve
 from ptr_robot.train.episodes import EPISODE_SCORES_FILE
 from ptr_robot.train.loop import train
-from ptr_robot.train.screening import SCREENING_FILE, _transitions, describe_screening
+from ptr_robot.train.screening import SCREENING_FILE, _alike, _transitions, describe_screening
 
 from .conftest import LENGTHS
 from .datasets import record_dataset
@@ -191,6 +192,49 @@ def test_every_episode_is_looked_at_however_few_chunks_are(settings):
     config = dataclasses.replace(config, screening=dataclasses.replace(QUICK, max_chunks=2))
     found = build_parts(resolve(config, datetime.now())).screening
     assert found.episode_ids.tolist() == list(range(len(LENGTHS)))
+
+
+def test_of_many_episodes_each_has_several_chunks_judged(settings, tmp_path):
+    data = record_dataset(tmp_path / "many", lengths=(60,) * 6)
+    dataset = DatasetConfig(repo_id=str(data), num_chunks=2, cache_dir=str(tmp_path / "cache"))
+    config = dataclasses.replace(
+        screened(settings, dataset=dataset), screening=dataclasses.replace(QUICK, max_chunks=6)
+    )
+    assert build_parts(resolve(config, datetime.now())).screening.num_chunks.min() >= 3
+
+
+def test_what_moved_and_what_looks_different_count_alike():
+    moved, looked = torch.randn(50, 3), 100 * torch.randn(50, 7)
+    changes = _alike(moved, looked)
+    assert torch.equal(changes[:, :3], moved)
+    sizes = [part.square().sum(dim=1).mean().sqrt() for part in changes.split([3, 7], dim=1)]
+    torch.testing.assert_close(*sizes)
+    assert torch.equal(_alike(torch.zeros(50, 3), looked)[:, 3:], looked)
+
+
+def test_every_episode_that_can_be_judged_is_where_offsets_are_drawn(settings, tmp_path):
+    """An episode's first chunk may draw an offset beyond its end where a later one does not."""
+    data = record_dataset(tmp_path / "short", lengths=(12,) * 12)
+    dataset = DatasetConfig(
+        repo_id=str(data), num_chunks=2, cache_dir=str(tmp_path / "cache"), offset_steps=4, offset_steps_max=16
+    )
+    parts = build_parts(resolve(screened(settings, dataset=dataset, batch_size=2), datetime.now()))
+    segments = parts.everything
+    firsts = [*segments.first_segments, len(segments)]
+    can_be = [any(map(segments.has_target, range(*bounds))) for bounds in itertools.pairwise(firsts)]
+    begin_well = [segments.has_target(first) for first in firsts[:-1]]
+    assert sum(can_be) > sum(begin_well)
+    assert parts.screening.episode_ids.tolist() == [number for number, can in enumerate(can_be) if can]
+
+
+@pytest.mark.usefixtures("_judged")
+def test_weights_that_leave_nothing_of_what_is_kept_are_refused(settings, tmp_path):
+    file = tmp_path / "weights.json"
+    file.write_text('{"0": 0, "1": 1, "2": 0, "3": 0}')
+    config = screened(settings)
+    config = dataclasses.replace(config, dataset=dataclasses.replace(config.dataset, episode_weights=str(file)))
+    with pytest.raises(DataError, match="the episodes that screening keeps all weigh nothing"):
+        build_parts(resolve(config, datetime.now()))
 
 
 def test_episodes_too_short_to_be_judged_are_named(settings, tmp_path):

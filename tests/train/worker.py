@@ -22,14 +22,15 @@ def train_and_exit(config: TrainConfig) -> None:
     sys.exit(loop.train(config).exit_code)
 
 
-def train_and_signal_self(config: TrainConfig, after_steps: int, number: signal.Signals) -> None:
-    """A run in which the operating system delivers a signal in the middle of a step."""
+def train_and_signal_self(config: TrainConfig, after_steps: int, number: signal.Signals, to_all: bool = False) -> None:
+    """A run in which the operating system delivers a signal in the middle of a step, or to its data workers as well."""
     _one_thread()
+    os.setpgrp()
     step = optimisation.Optimiser.step
 
     def step_then_signal(self, batches, done):
         if done == after_steps:
-            os.kill(os.getpid(), number)
+            os.killpg(0, number) if to_all else os.kill(os.getpid(), number)
         return step(self, batches, done)
 
     optimisation.Optimiser.step = step_then_signal

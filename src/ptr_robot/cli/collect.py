@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
     operators = OPERATORS if config.operators_path is None else read_operators(Path(config.operators_path))
     shares = config.operators or {name: 1.0 for name in operators if name != "quitting"}
     mixture = resolve_mixture(shares, operators, config.fault_fraction)
-    planned = plan_episodes(resolve_tasks(config.tasks), config.episodes, mixture, config.seed)
+    planned = plan_episodes(resolve_tasks(config.tasks), config.episodes, mixture, config.seed, operators)
     recorded = _record_with_progress(config, planned, operators)
     console = Console()
     console.print(summary(recorded))

@@ -24,6 +24,8 @@ def spell(argument: str, kinds: Mapping[str, object]) -> str:
     alternatives = _alternatives(kind)
     if not has_value or (type(None) in alternatives and value in _NULLS):
         return argument
+    if not value:
+        raise ConfigError(f"--{name} is empty; give it a value, or take it out")
     if str in alternatives:
         return f"--{name}={json.dumps(value, ensure_ascii=False)}"
     if any(typing.get_origin(part) in (list, tuple) for part in alternatives) and not value.startswith("["):

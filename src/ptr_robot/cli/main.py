@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
+import io
 import shutil
 import signal
 import sys
@@ -80,15 +82,23 @@ class StopSignals:
 def main() -> None:
     """Console script: exit code 0 on success, 1 on an expected error, 130 on Ctrl-C or SIGTERM."""
     signals = StopSignals()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal without the letters of a name still shows it
     try:
         with signals:
             code = run(sys.argv[1:])
+            sys.stdout.flush()
     except (Exception, KeyboardInterrupt) as error:
         if signals.was_stopped or isinstance(error, KeyboardInterrupt):
             sys.stderr.write("ptr: interrupted\n")
             code = 130
         elif isinstance(error, PTRError):
             sys.stderr.write(f"ptr: error: {error}\n")
+            code = 1
+        elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EPIPE) and error.filename is None:
+            sys.stderr.write(f"ptr: error: the output could not be written ({error.strerror})\n")
+            sys.stdout = None  # nothing more goes there, not at the end either
             code = 1
         else:
             raise

@@ -7,7 +7,7 @@ import json
 import operator
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,9 @@ from typing import Any
 from ptr_robot.cli.flags import parse_flags
 from ptr_robot.errors import ConfigError, MissingExtraError, require
 from ptr_robot.method.config import PTRConfig
-from ptr_robot.train.config import PolicyChoice, TrainConfig, resolve
-from ptr_robot.train.config_file import CONFIG_FILE, merged
+from ptr_robot.method.screening import ScreeningConfig
+from ptr_robot.train.config import PolicyChoice, TrainConfig, resolve, unread_setting
+from ptr_robot.train.config_file import CONFIG_FILE, flattened, merged
 
 # What a checkpoint would not fit, or would mean something else with.
 _BEGUN_WITH = (
@@ -57,15 +58,19 @@ def read_flags(arguments: list[str]) -> tuple[TrainConfig, Path | None]:
     Settings come from the method's own, then the file, then the flags, each over the one before.
     """
     checkpoint = None
-    if str(_given(arguments, "resume")).lower() not in ("none", "false", "no"):
+    if str(_given(arguments, "resume")).lower() not in ("none", "false", "no", "off", "0"):
         arguments, checkpoint = _resumed(arguments)
     config = parse_flags(TrainConfig, arguments)
+    if config.resume and _given(arguments, "resume") is None:
+        raise ConfigError("resume stands in the file; say it with a flag: ptr train --resume=true --output_dir=RUN")
     is_screened = config.method == "screened"
     if is_screened and (words := _words(arguments, "--ptr.")):
         raise ConfigError(f"{words[0]} is a setting of PTR, of which the method 'screened' has none; add --method=ptr")
     if (not is_screened or config.resume) and (words := _words(arguments, "--screening.")):
         why = "the run was screened when it began" if is_screened else f"the method {config.method!r} does not screen"
         raise ConfigError(f"{words[0]} would change nothing: {why}; take it out")
+    if not is_screened and config.screening != ScreeningConfig():
+        raise ConfigError(f"the file's screening would change nothing: the method {config.method!r} does not screen")
     if config.ptr is not None:
         config = _over_method(config, arguments)
         _check_read(config, arguments)
@@ -75,34 +80,36 @@ def read_flags(arguments: list[str]) -> tuple[TrainConfig, Path | None]:
 
 
 def _check_read(config: TrainConfig, arguments: Sequence[str]) -> None:
-    """Refuse flags of PTR that the method, without scores or without belief tokens, never looks at."""
+    """Refuse settings of PTR that the method, without scores or without belief tokens, never looks at.
+
+    Those of a file count where they differ from the method's own: a run's train_config.json has all of them.
+    """
     assert config.ptr is not None
-    always = ("--ptr.scorer.enabled", "--ptr.belief.enabled", "--ptr.check_inputs")
-    for word in _words(arguments, "--ptr."):
-        is_belief = word.startswith("--ptr.belief.")
-        is_on = config.ptr.belief.enabled if is_belief else config.ptr.scorer.enabled
-        if not is_on and not word.startswith(always):
-            lacks = "has no belief tokens" if is_belief else "scores nothing"
-            raise ConfigError(f"{word} would change nothing: the method {config.method!r} {lacks}; add --method=ptr")
+    words = {word.removeprefix("--ptr.").partition("=")[0]: word for word in _words(arguments, "--ptr.")}
+    own = _timeless(resolve(dataclasses.replace(config, ptr=None), datetime.now()).ptr)
+    timeless = _timeless(config.ptr)
+    for name in flattened(dataclasses.asdict(own)):
+        if operator.attrgetter(name)(own) != operator.attrgetter(name)(timeless):
+            words.setdefault(name, f"ptr.{name}={operator.attrgetter(name)(config.ptr)}")
+    if (unread := unread_setting(config.ptr, words)) is not None:
+        name, why = unread
+        raise ConfigError(f"{words[name]} would change nothing: the method {config.method!r} {why}; add --method=ptr")
 
 
 def _check_unchanged(config: TrainConfig, arguments: Sequence[str]) -> None:
     """A resumed run has the policy and the units that it began with."""
-    begun = parse_flags(TrainConfig, [f"--config_path={_given(arguments, 'config_path')}"])
-    names = [*_BEGUN_WITH, *(f"ptr.{name}" for name in _leaves(dataclasses.asdict(PTRConfig())))]
+    begun = parse_flags(TrainConfig, [f"--config_path={_settings_of_the_run(arguments)}"])
+    names = [*_BEGUN_WITH, *(f"ptr.{name}" for name in flattened(dataclasses.asdict(PTRConfig())))]
     for name in names:
         old, new = (operator.attrgetter(name)(settings) for settings in (begun, config))
         if old != new:
             raise ConfigError(f"the run was begun with --{name}={old} and cannot go on with {new}; start another run")
 
 
-def _leaves(values: Mapping[str, Any], place: str = "") -> Iterator[str]:
-    """Dotted names of what is set at the ends of nested settings."""
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{place}{name}.")
-        else:
-            yield f"{place}{name}"
+def _settings_of_the_run(arguments: Sequence[str]) -> Path:
+    """Those that a resumed run began with: in its folder or, where that was moved, as they are named."""
+    in_folder = Path(_given(arguments, "output_dir") or "").expanduser() / CONFIG_FILE
+    return in_folder if in_folder.is_file() else Path(_given(arguments, "config_path") or "").expanduser()
 
 
 def _words(arguments: Sequence[str], start: str) -> list[str]:
@@ -119,6 +126,11 @@ def _resumed(arguments: list[str]) -> tuple[list[str], Path | None]:
         if not file.is_file():
             raise ConfigError(f"{output_dir} holds no run to resume ({CONFIG_FILE} is missing)")
         return [*arguments, f"--config_path={file}"], None
+    if Path(config_path).name != CONFIG_FILE:
+        raise ConfigError(
+            f"a resumed run has its own settings, so --config_path={config_path} is not read; name the run alone: "
+            "--resume=true --output_dir=RUN, and what may change as flags"
+        )
     folder = Path(config_path).expanduser().resolve().parent
     checkpoint = folder.parent if folder.name == "pretrained_model" else None
     run = checkpoint.parent.parent if checkpoint else folder
@@ -148,7 +160,7 @@ def _over_method(config: TrainConfig, arguments: list[str]) -> TrainConfig:
     settings["ptr"] = merged(dataclasses.asdict(base), changes)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / CONFIG_FILE
-        file.write_text(json.dumps(settings))
+        file.write_text(json.dumps(settings, default=str))  # YAML has dates, and here they are names
         return parse_flags(TrainConfig, [*_without(arguments, "config_path"), f"--config_path={file}"])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -39,6 +40,7 @@ class SegmentLoader:
             pin_memory=pin_memory,
             persistent_workers=num_workers > 0,
             collate_fn=_as_it_is,
+            worker_init_fn=_leave_signals_to_the_parent,
         )
 
     def __len__(self) -> int:
@@ -100,6 +102,7 @@ def read_blocks(
         sampler=blocks,
         num_workers=num_workers,
         collate_fn=_as_it_is,
+        worker_init_fn=_leave_signals_to_the_parent,
     )
     for batch in loader:
         if isinstance(batch, PTRError):
@@ -147,6 +150,15 @@ class _EpochBatches:
 def _as_it_is(batch: Any) -> Any:
     """The dataset gives whole batches; a named function, since workers must be able to find it."""
     return batch
+
+
+def _leave_signals_to_the_parent(_: int) -> None:
+    """A stop that reaches the whole process group must not take the data away from the step that is being finished.
+
+    Workers end when their parent closes the loader or is gone.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def make_loader(

@@ -150,7 +150,10 @@ class CrossFitted:
 
     @torch.no_grad()
     def queries(self, inputs: Tensor) -> Tensor:  # (N, inputs) -> (N, D)
-        """Each chunk's query by the head that never saw its episode."""
+        """Each chunk's query by the head that was not taught its episode.
+
+        As a wrong answer for others it may have met the episode, and the step at which all heads stop is common.
+        """
         answers = inputs.new_empty(len(inputs), self.heads.target_dim)
         for fold in range(self.heads.num_folds):
             for rows in torch.split((self.folds == fold).nonzero().squeeze(1), _ROWS_AT_ONCE):

@@ -1,8 +1,8 @@
 """Screening: judge every episode before training, by identification posteriors that were fitted across folds.
 
 The same question as in training, asked of the whole dataset at once: can what was recorded (consequence, action,
-instruction) be told from mismatched recordings by heads that never saw the episode? Scores are means over all of an
-episode's chunks, exact where those of a running batch are samples, and the weights they lead to hold from the first
+instruction) be told from mismatched recordings by heads that were not taught the episode? Scores are means over all of
+an episode's chunks, exact where those of a running batch are samples, and the weights they lead to hold from the first
 step on.
 """
 
@@ -40,7 +40,7 @@ class Screening:
 
 
 def screen(transitions: Transitions, config: ScreeningConfig, report: Report | None = None) -> Screening:
-    """Fit the heads, score every chunk by the head that never saw its episode, correct instructions, weigh episodes."""
+    """Fit heads, score every chunk by the one that was not taught its episode, correct instructions, weigh episodes."""
     transitions = transitions.without_constants()
     episodes = Episodes.of(transitions)
     with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay as they were

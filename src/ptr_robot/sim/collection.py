@@ -6,12 +6,16 @@ import math
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 from ptr_robot.errors import ConfigError, did_you_mean
-from ptr_robot.sim.operators import OperatorConfig
+from ptr_robot.sim.operators import OPERATORS, OperatorConfig
 from ptr_robot.sim.performance import DemonstrationSeeds
+
+Key = TypeVar("Key")
+_ROUNDING = 1e-9  # shares are sums of fractions: 0.6 of 40 must not come to 23.999
 
 
 @dataclass(frozen=True)
@@ -50,9 +54,16 @@ def resolve_mixture(
 
 
 def plan_episodes(
-    tasks: Sequence[str], episodes_per_task: int, mixture: Mapping[str, float], seed: int
+    tasks: Sequence[str],
+    episodes_per_task: int,
+    mixture: Mapping[str, float],
+    seed: int,
+    operators: Mapping[str, OperatorConfig] = OPERATORS,
 ) -> tuple[PlannedEpisode, ...]:
-    """``episodes_per_task`` episodes of each task, whose operators have their shares to the nearest episode."""
+    """``episodes_per_task`` episodes of each task, whose operators have their shares to the nearest episode.
+
+    The share of all faulty ones comes first, since that is what is asked for; each operator's is one within it.
+    """
     if episodes_per_task < 1:
         raise ConfigError(f"episodes={episodes_per_task} must be at least 1")
     if seed < 0:
@@ -61,7 +72,7 @@ def plan_episodes(
     for task in tasks:
         # A task's episodes depend on its name, not on its place in the list or on its neighbours.
         root = np.random.SeedSequence([seed, zlib.crc32(task.encode())])
-        names = _apportion(mixture, episodes_per_task)
+        names = _apportion_groups(mixture, episodes_per_task, operators)
         np.random.default_rng(root.spawn(1)[0]).shuffle(names)
         numbers = root.generate_state(2 * episodes_per_task).reshape(-1, 2).tolist()
         for name, (layout, operator) in zip(names, numbers, strict=True):
@@ -69,13 +80,27 @@ def plan_episodes(
     return tuple(planned)
 
 
-def _apportion(mixture: Mapping[str, float], total: int) -> list[str]:
-    """Whole numbers of episodes by largest remainder."""
-    counts = {name: int(share * total) for name, share in mixture.items()}
-    by_remainder = sorted(mixture, key=lambda name: counts[name] - mixture[name] * total)
+def _apportion_groups(mixture: Mapping[str, float], total: int, operators: Mapping[str, OperatorConfig]) -> list[str]:
+    """The operator of each episode: clean and faulty ones get their numbers first."""
+    groups: dict[bool, dict[str, float]] = {}
+    for name, share in mixture.items():
+        groups.setdefault(operators[name].is_faulty, {})[name] = share
+    counts = _apportion({group: sum(shares.values()) for group, shares in groups.items()}, total)
+    numbers = {
+        name: number
+        for group, shares in groups.items()
+        for name, number in _apportion(_normalised(shares, 1.0), counts[group]).items()
+    }
+    return [name for name in mixture for _ in range(numbers[name])]
+
+
+def _apportion(shares: Mapping[Key, float], total: int) -> dict[Key, int]:
+    """Whole numbers by largest remainder."""
+    counts = {name: int(share * total + _ROUNDING) for name, share in shares.items()}
+    by_remainder = sorted(shares, key=lambda name: counts[name] - shares[name] * total)
     for name in by_remainder[: total - sum(counts.values())]:
         counts[name] += 1
-    return [name for name, count in counts.items() for _ in range(count)]
+    return counts
 
 
 def _normalised(shares: Mapping[str, float], total: float) -> dict[str, float]:

@@ -14,6 +14,7 @@ from ptr_robot.study.data_jobs import CACHE_FOLDER
 from ptr_robot.study.definition import TrainingSettings
 from ptr_robot.study.method_row import MethodRow
 from ptr_robot.train.config import DatasetConfig, OptimizerConfig, PolicyChoice, TrainConfig
+from ptr_robot.train.config_file import flattened
 from ptr_robot.train.records import read_records
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def non_default_settings(row: MethodRow, training: TrainingSettings) -> dict[str
 
     A cell is known by these: what a method is called, and settings that a later version adds, do not repeat it.
     """
-    usual = dict(_flat(dataclasses.asdict(PTRConfig())))
+    usual = flattened(dataclasses.asdict(PTRConfig()))
     changed = {name: value for name, value in all_settings(row, training).items() if usual[name] != value}
     if row.method == "screened":
         changed["screening"] = dataclasses.asdict(ScreeningConfig())
@@ -82,7 +83,7 @@ def non_default_settings(row: MethodRow, training: TrainingSettings) -> dict[str
 
 def all_settings(row: MethodRow, training: TrainingSettings) -> dict[str, Any]:
     """PTR's settings for the row, by their dotted names."""
-    return dict(_flat(dataclasses.asdict(row.ptr_config(steps=training.steps, log_freq=training.log_freq))))
+    return flattened(dataclasses.asdict(row.ptr_config(steps=training.steps, log_freq=training.log_freq)))
 
 
 def curves_of(run: Path) -> dict[str, list[float | None]]:
@@ -90,10 +91,3 @@ def curves_of(run: Path) -> dict[str, list[float | None]]:
     records = read_records(run)
     present = [name for name in CURVES if any(name in record for record in records)]
     return {name: [record.get(name) for record in records] for name in present}
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    rows: list[tuple[str, Any]] = []
-    for name, value in values.items():
-        rows += _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else [(prefix + name, value)]
-    return rows

@@ -17,6 +17,7 @@ from ptr_robot.sim.rollouts import RolloutConfig
 from ptr_robot.sim.tasks import resolve_tasks
 from ptr_robot.study.method_row import MethodRow
 from ptr_robot.study.names import check_name
+from ptr_robot.train.config import MAX_SEED
 
 LAYOUTS_PER_SEED = 1000  # evaluation layouts that belong to one seed of a study
 
@@ -172,6 +173,8 @@ class Study:
                 raise ConfigError(f"{name} is empty; a study needs at least one")
         for seed in self.seeds:
             _at_least("a seed", seed, 0)
+            if seed >= MAX_SEED:
+                raise ConfigError(f"a seed is {seed}; it must be below 2 to the 63rd")
         _once("seeds", self.seeds)
         _once("methods", [row.name for row in self.methods])
         if self.evaluation.n_action_steps > self.policy.chunk_length:
@@ -220,6 +223,11 @@ class Study:
             self.tasks_of(setting)
             demonstrations = self.demonstrations_of(setting)
             resolve_mixture(demonstrations.operators, OPERATORS, demonstrations.fault_fraction)
+            if POLICY_PRESETS[self.policy.preset]().vision is not None and not demonstrations.images:
+                raise ConfigError(
+                    f"the policy {self.policy.preset!r} looks at images and demonstrations.images is false; "
+                    "record them, or choose a preset for states"
+                )
         except ConfigError as error:
             raise ConfigError(f"settings.{name}: {error}") from error
 

@@ -54,6 +54,7 @@ class SettingFinding:
     title: str
     tasks: tuple[str, ...]
     methods: tuple[MethodFinding, ...]
+    upper_bound: str  # the method that is one
     gap: Interval | None  # the upper bound minus the baseline
     detection: tuple[DetectionFinding, ...]
 
@@ -93,6 +94,7 @@ def _find_setting(records: StudyRecords, name: str) -> SettingFinding:
         title=study.settings[name].title or name,
         tasks=study.tasks_of(study.settings[name]),
         methods=tuple(methods),
+        upper_bound=study.upper_bound,
         gap=paired_difference(upper_bound, baseline),
         detection=tuple(detection),
     )

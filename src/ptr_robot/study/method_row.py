@@ -12,7 +12,8 @@ from ptr_robot.method.config import PTRConfig
 from ptr_robot.study.names import check_name
 from ptr_robot.study.rules import RULES
 from ptr_robot.train.config import METHODS as TRAINING_METHODS
-from ptr_robot.train.config import method_config
+from ptr_robot.train.config import method_config, unread_setting
+from ptr_robot.train.config_file import flattened
 
 TRUTH = "truth"  # in place of a rule: the ground truth, for rows that no user can have
 
@@ -70,7 +71,10 @@ class MethodRow:
         if self.method not in TRAINING_METHODS:
             hint = did_you_mean(self.method, TRAINING_METHODS)
             raise ConfigError(f"{self.name}: there is no training method {self.method!r}; {hint}")
-        self.ptr_config(steps=1, log_freq=1)
+        config = self.ptr_config(steps=1, log_freq=1)
+        if (unread := unread_setting(config, flattened(self.ptr))) is not None:
+            name, why = unread
+            raise ConfigError(f"{self.name}: ptr.{name} would change nothing: the method {self.method!r} {why}")
 
     @property
     def knows_the_truth(self) -> bool:

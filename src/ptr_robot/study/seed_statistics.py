@@ -55,11 +55,10 @@ def cluster_bootstrap(method: Outcomes, baseline: Outcomes, seed: int = 0) -> In
     return Interval(estimate, *_quantiles(means.mean(axis=1)), CONFIDENCE)
 
 
-def gap_share(method: Outcomes, baseline: Outcomes, upper_bound: Outcomes, seed: int = 0) -> Interval | None:
-    """The share of the way from the baseline to the upper bound, with a bootstrap over seeds.
+def gap_share(method: Outcomes, baseline: Outcomes, upper_bound: Outcomes) -> Interval | None:
+    """The share of the way from the baseline to the upper bound, with Fieller's interval over seeds.
 
-    None where the gap's own interval reaches zero or cannot be told: a share of nothing means nothing. Where more than
-    the interval's tails of the resamples have no gap, the limits are not defined either.
+    None where the gap's own interval reaches zero or cannot be told: a share of nothing means nothing.
     """
     gap = paired_difference(upper_bound, baseline)
     seeds = sorted({*shared_seeds(method, baseline)} & {*shared_seeds(upper_bound, baseline)})
@@ -69,13 +68,24 @@ def gap_share(method: Outcomes, baseline: Outcomes, upper_bound: Outcomes, seed:
     gaps = np.array([upper_bound[number].mean() - baseline[number].mean() for number in seeds])
     if gaps.mean() <= 0:
         return None
-    drawn = np.random.default_rng(seed).integers(len(seeds), size=(NUM_RESAMPLES, len(seeds)))
-    gap_means = gaps[drawn].mean(axis=1)
-    has_gap = gap_means > 0
-    limits = (math.nan, math.nan)
-    if len(seeds) > 1 and (~has_gap).mean() <= (1 - CONFIDENCE) / 2:
-        limits = _quantiles(gains[drawn].mean(axis=1)[has_gap] / gap_means[has_gap])
-    return Interval(float(gains.mean() / gaps.mean()), *limits, CONFIDENCE)
+    return Interval(float(gains.mean() / gaps.mean()), *_fieller(gains, gaps), CONFIDENCE)
+
+
+def _fieller(gains: NDArray[np.float64], gaps: NDArray[np.float64]) -> tuple[float, float]:  # (seeds,) each
+    """The shares ρ for which Student's interval of gain − ρ gap holds zero; NaN where they have no two ends.
+
+    They lie between the roots of a ρ² − 2 b ρ + c, and do so where the gap's own interval leaves zero out.
+    """
+    if len(gains) < 2:
+        return math.nan, math.nan
+    quantile = float(require("scipy.stats", "sim").t.ppf(0.5 + CONFIDENCE / 2, len(gains) - 1))
+    (of_gain, of_both), (_, of_gap) = quantile**2 * np.cov(gains, gaps) / len(gains)
+    gain, gap = gains.mean(), gaps.mean()
+    a, b, c = gap**2 - of_gap, gain * gap - of_both, gain**2 - of_gain
+    if a <= 0:
+        return math.nan, math.nan
+    spread = math.sqrt(max(b**2 - a * c, 0.0))
+    return float((b - spread) / a), float((b + spread) / a)
 
 
 def shared_seeds(first: Outcomes, second: Outcomes) -> list[int]:

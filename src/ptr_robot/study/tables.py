@@ -15,7 +15,7 @@ from ptr_robot.study.text_table import (
 NOTES = (
     "Success is the mean over tasks and seeds; in brackets are 95% intervals. Those of success and the difference to "
     "the baseline are Student's over seeds, the difference paired by seed: all methods of a seed share the data, the "
-    "initial weights and the layouts. The share of the gap from the baseline to the clean part alone has a bootstrap "
+    "initial weights and the layouts. The share of the gap from the baseline to the clean part alone has Fieller's "
     "interval over seeds; it is n/a where the gap's own interval reaches zero. Filters keep the better half of each "
     "task's episodes; every row takes the same number of steps with the same batch.",
     "AUROC: how often a good episode gets the higher value than one with the fault, among episodes that the dataset "
@@ -26,8 +26,8 @@ NOTES = (
 
 def success_table(finding: SettingFinding, baseline: str) -> TextTable:
     """One row a method: average, difference to the baseline, share of the gap."""
-    columns = ("method", "success", f"against {baseline}", "gap share")
-    rows = [
+    columns: tuple[str, ...] = ("method", "success", f"against {baseline}", "gap share")
+    rows: list[tuple[str, ...]] = [
         (
             method.title,
             rate_with_interval(method.success),
@@ -36,6 +36,9 @@ def success_table(finding: SettingFinding, baseline: str) -> TextTable:
         )
         for method in finding.methods
     ]
+    if len({len(method.seeds) for method in finding.methods}) > 1:
+        columns = (*columns, "seeds")
+        rows = [(*row, str(len(method.seeds))) for row, method in zip(rows, finding.methods, strict=True)]
     return TextTable(f"{finding.setting}: {finding.title}", columns, tuple(rows), _counts(finding))
 
 
@@ -101,7 +104,7 @@ def setting_tables(finding: SettingFinding, baseline: str) -> list[TextTable]:
 def _share(method: MethodFinding, finding: SettingFinding) -> str:
     if method.gap_share is not None:
         return share_with_interval(method.gap_share)
-    has_none = method.difference is None or finding.gap is None or method.difference == finding.gap
+    has_none = method.difference is None or finding.gap is None or method.method == finding.upper_bound
     return NOTHING if has_none else "n/a"
 
 

@@ -106,7 +106,8 @@ def build_parts(
         check_screened(screening, loader.dataset)
         weights = episode_weights(screening, loader.dataset.num_episodes)
         facts = facts.times(weights)
-        data = dataclasses.replace(data, sources=kept_sources(loader.dataset, weights, data.sources))
+        assert facts.prior_weights is not None
+        data = dataclasses.replace(data, sources=kept_sources(loader.dataset, facts.prior_weights, data.sources))
         corrected = corrected_instructions(loader.dataset, screening)
         everything, loader = loader.dataset, open_loader(data, instructions=corrected)
         sources = source_records(loader)  # what is kept has statistics of its own

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -22,6 +24,8 @@ WANDB_MODES = ("online", "offline", "disabled")
 POLICY_CHANGES = ("head", "chunk_length", "image_size", "augment", "max_tokens")
 PAPER_STEPS = 60_000
 PAPER_LEARNING_RATE_WARMUP = 2000
+MAX_SEED = 2**63  # what torch takes
+_ALWAYS_READ = ("scorer.enabled", "belief.enabled", "check_inputs")
 
 
 @dataclass(frozen=True)
@@ -149,11 +153,13 @@ class OptimizerConfig:
     grad_clip_norm: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.lr is not None and not self.lr > 0:
-            raise ConfigError(f"optimizer.lr is {self.lr}; it must be above 0")
+        if self.lr is not None and not 0 < self.lr < math.inf:
+            raise ConfigError(f"optimizer.lr is {self.lr}; it must be above 0 and finite")
         for name, meaning in (("grad_clip_norm", "0 (off)"), ("eps", "0"), ("weight_decay", "0")):
-            if not getattr(self, name) >= 0:
-                raise ConfigError(f"optimizer.{name} is {getattr(self, name)}; it must be {meaning} or more")
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ConfigError(
+                    f"optimizer.{name} is {getattr(self, name)}; it must be {meaning} or more, and finite"
+                )
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ConfigError(f"optimizer.betas are {self.betas}; both must be at least 0 and below 1")
 
@@ -241,6 +247,10 @@ class TrainConfig:
         for name in ("num_workers", "seed"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must be 0 or more")
+        if self.seed >= MAX_SEED:
+            raise ConfigError(f"seed is {self.seed}; it must be below 2 to the 63rd")
+        if self.job_name is not None and Path(self.job_name).name != self.job_name:
+            raise ConfigError(f"job_name is {self.job_name!r}; it is a name: for a folder, give --output_dir")
 
 
 @dataclass(frozen=True)
@@ -281,6 +291,16 @@ def method_config(method: str, *, steps: int, log_freq: int) -> PTRConfig:
         weights=dataclasses.replace(preset.weights, warmup_steps=warmup),
         controller=dataclasses.replace(preset.controller, interval_steps=log_freq),
     )
+
+
+def unread_setting(ptr: PTRConfig, names: Iterable[str]) -> tuple[str, str] | None:
+    """The first of these dotted settings of PTR that nothing looks at, and why; None where all are read."""
+    for name in names:
+        group = name.partition(".")[0]
+        is_on = ptr.belief.enabled if group == "belief" else ptr.scorer.enabled
+        if not is_on and name not in _ALWAYS_READ:
+            return name, "has no belief tokens" if group == "belief" else "scores nothing"
+    return None
 
 
 def scaled(paper_steps: int, steps: int) -> int:

@@ -30,3 +30,11 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
         below = base.get(name)
         result[name] = merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
     return result
+
+
+def flattened(values: Mapping[str, Any], place: str = "") -> dict[str, Any]:
+    """Nested settings by their dotted names."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat |= flattened(value, f"{place}{name}.") if isinstance(value, Mapping) else {place + name: value}
+    return flat

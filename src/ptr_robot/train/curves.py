@@ -30,7 +30,7 @@ def draw_curves(run: Path) -> Path:
         axes.set_title(title, fontsize=10)
         axes.set_xlabel("step", fontsize=8)
         axes.tick_params(labelsize=8)
-        if len(names) > 1:
+        if len(names) > 1 and axes.lines:
             axes.legend(fontsize=8)
     figure.suptitle(run.name, fontsize=11)
     with whole_file(run / CURVES_FILE) as file:

@@ -60,7 +60,7 @@ class Optimiser:
             results.append((output, samples))
         if accumulation is not None:
             accumulation.finish(self.parameters.values())
-        gradient_norm = self._clip()
+        gradient_norm = self._clip([output.loss for output, _ in results])
         self.adam.step()
         self.schedule.step()
         self.adam.zero_grad(set_to_none=True)
@@ -79,11 +79,12 @@ class Optimiser:
         rank = self.accelerator.process_index
         torch.manual_seed(int(hash_integers(self.plan.config.seed, step, micro_batch, rank)))
 
-    def _clip(self) -> Tensor:  # ()
+    def _clip(self, losses: Sequence[Tensor]) -> Tensor:  # ()
+        """The gradient's norm before clipping; a step that would end in NaN is not taken."""
         limit = self.plan.config.optimizer.grad_clip_norm or float("inf")
         norm: Tensor = nn.utils.clip_grad_norm_(self.parameters.values(), limit, foreach=True)
-        if not torch.isfinite(norm):
-            raise NonFiniteError("the gradient holds NaN or infinity; lower optimizer.lr or look at the data")
+        if not torch.isfinite(torch.stack([norm, *(loss.detach().to(norm) for loss in losses)])).all():
+            raise NonFiniteError("the loss or its gradient is not finite; lower optimizer.lr or look at the data")
         return norm
 
 

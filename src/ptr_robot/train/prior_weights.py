@@ -12,6 +12,8 @@ from torch import Tensor
 from ptr_robot.data.dataset import SegmentDataset
 from ptr_robot.errors import ConfigError, DataError
 
+_LEAST = 1e-6
+
 
 def read_prior_weights(file: Path, dataset: SegmentDataset) -> Tensor:  # (episodes,)
     """A factor for every episode of the one source, from a JSON object {"episode_index": weight}."""
@@ -28,6 +30,11 @@ def read_prior_weights(file: Path, dataset: SegmentDataset) -> Tensor:  # (episo
         if number not in entries:
             raise DataError(f"{file}: episode {number} has no weight; every episode of the run needs one")
         weights[number] = entries[number]
+    if unknown := sorted(number for number in entries if number >= index.total_episodes):
+        raise DataError(
+            f"{file} has a weight for episode {unknown[0]}, and the dataset has {index.total_episodes} episodes; "
+            "is it the file of another dataset?"
+        )
     if not any(entries[episode.episode_index] > 0 for episode in index.episodes):
         raise DataError(f"{file}: every episode of the run weighs nothing; give at least one a weight above 0")
     return weights
@@ -43,6 +50,11 @@ def _read(file: Path) -> dict[int, float]:
     weights = {}
     for name, value in entries.items():
         is_weight = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if is_weight and value > 0 and not _LEAST <= value <= 1 / _LEAST:
+            raise DataError(
+                f"{file}: episode {name} weighs {value}; weights count against each other, so bring them between "
+                f"{_LEAST} and {1 / _LEAST:.0f} (or 0)"
+            )
         if not name.isdecimal() or not is_weight or value < 0:
             raise DataError(f"{file}: {name!r}: {value!r} is no weight of an episode; give index and a number >= 0")
         weights[int(name)] = float(value)

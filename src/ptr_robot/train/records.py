@@ -49,14 +49,22 @@ class RunRecords:
 
     def _drop_after(self, step: int) -> None:
         """Leave out what a killed run recorded after its last checkpoint: it happens again."""
-        kept = [line for line in read_lines(self._file) if json.loads(line)["step"] <= step]
+        kept = [record for record in read_records(self._file.parent) if record["step"] <= step]
         with whole_file(self._file) as file:
-            file.write("".join(line + "\n" for line in kept).encode())
+            file.write("".join(json.dumps(record) + "\n" for record in kept).encode())
 
 
 def read_records(run: Path) -> list[dict[str, Any]]:
     """The records of a run, in their order."""
-    return [json.loads(line) for line in read_lines(run / RECORDS_FILE)]
+    records: list[dict[str, Any]] = []
+    for number, line in enumerate(read_lines(run / RECORDS_FILE), start=1):
+        try:
+            record = json.loads(line)
+            int(record["step"])
+        except (ValueError, TypeError, KeyError) as error:
+            raise DataError(f"{run / RECORDS_FILE}: line {number} is damaged; take it out") from error
+        records.append(record)
+    return records
 
 
 def read_lines(file: Path) -> list[str]:

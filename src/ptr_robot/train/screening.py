@@ -157,6 +157,11 @@ def kept_sources(dataset: SegmentDataset, weights: Tensor, sources: Sequence[Sou
     for source, config in zip(dataset.sources, sources, strict=True):
         numbers = [episode.episode_index for episode in source.index.episodes]
         chosen = [number for number in numbers if weights[first + number] > 0]
+        if not chosen:
+            raise DataError(
+                f"{config.repo_id}: the episodes that screening keeps all weigh nothing by dataset.episode_weights; "
+                "give one of them a weight, or add --method=sft"
+            )
         kept.append(replace(config, episodes=chosen))
         first += source.index.total_episodes
     return kept
@@ -213,8 +218,9 @@ def _listed(names: Sequence[str], most: int = 8) -> str:
 
 
 def _numbers(dataset: SegmentDataset, max_chunks: int) -> list[int]:
-    """Segments at equal distances, about ``max_chunks`` of them, and of every episode its first where these miss it.
+    """Segments at equal distances, about ``max_chunks`` of them.
 
+    Of every episode that these miss comes the first with a consequence.
     Of a dataset with so many episodes that each would have next to none, every one has a few, spread over it.
     """
     densest = max(1, _MIN_STRIDE // dataset.config.stride)
@@ -222,8 +228,8 @@ def _numbers(dataset: SegmentDataset, max_chunks: int) -> list[int]:
     added: set[int] = set()
     for first, end in itertools.pairwise([*dataset.first_segments, len(dataset)]):
         nearest = -(-first // stride) * stride
-        if nearest >= end or not dataset.has_target(nearest):  # the episode's first one has a target if any has
-            added.add(first)
+        if nearest >= end or not dataset.has_target(nearest):
+            added.update(itertools.islice(filter(dataset.has_target, range(first, end)), 1))
         if stride > densest and (end - nearest) < _LEAST_CHUNKS * stride:
             added.update(range(first, end, max(densest, -(-(end - first) // _LEAST_CHUNKS))))
     return sorted({*range(0, len(dataset), stride), *added})

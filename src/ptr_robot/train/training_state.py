@@ -85,6 +85,8 @@ def read_state(folder: Path) -> dict[str, Any]:
         record: dict[str, Any] = json.loads(file.read_text())
     except (OSError, ValueError) as error:
         raise DataError(f"{file} cannot be read ({error}); resume from another checkpoint") from error
+    if missing := {"scheduler", "loader", "step"} - set(record if isinstance(record, dict) else ()):
+        raise DataError(f"{file} is damaged ({', '.join(sorted(missing))} missing); resume from another checkpoint")
     return record
 
 

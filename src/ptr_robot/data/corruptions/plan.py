@@ -35,11 +35,6 @@ class EpisodeEdit:
     kept_frames: int | None = None
     instruction: str | None = None
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether the episode stays as it is."""
-        return self == EpisodeEdit()
-
 
 def plan_edits(
     episodes: Sequence[PlannedEpisode], corruptions: Sequence[Corruption], seed: int

@@ -35,6 +35,16 @@ def test_the_page_fits_the_terminal_and_holds_the_facts(dataset, capsys, monkeyp
     assert "episode 3" in text.partition("Cannot be used with pictures")[2]
 
 
+def test_what_would_steer_the_terminal_is_shown_escaped(dataset, capsys):
+    path = dataset / "meta/tasks.jsonl"
+    tasks = [{"task_index": 0, "task": "push\x1b[31m\u202e\nit für [b]"}, {"task_index": 1, "task": TASKS[1]}]
+    path.write_text("".join(json.dumps(task) + "\n" for task in tasks))
+    assert run(["info", str(dataset)]) == 0
+    text = capsys.readouterr().out
+    assert r"push\x1b[31m\u202e\nit für [b]" in text
+    assert not {"\x1b", "\u202e"} & set(text)
+
+
 def test_a_robot_without_a_map_gets_the_remedy(tmp_path, capsys):
     write_v21(tmp_path / "own", robot_type="homemade")
     run(["info", str(tmp_path / "own")])

@@ -239,6 +239,14 @@ def test_episode_shorter_than_a_chunk(v21, tmp_path):
         SegmentDataset(config)
 
 
+def test_segments_of_little_but_padding(v21, tmp_path):
+    settings = {"chunk_length": 16, "image_size": 0, "cache_dir": str(tmp_path)}
+    SegmentDataset(DataConfig([SourceConfig(str(v21))], num_chunks=12, **settings))
+    with pytest.raises(ConfigError, match=r"num_chunks is 100000, .* longest episode has 40 frames.* at most 12$"):
+        SegmentDataset(DataConfig([SourceConfig(str(v21))], num_chunks=100_000, **settings))
+    SegmentDataset(DataConfig([SourceConfig(str(v21), episodes=[2])], **settings))  # 17 frames, and the default
+
+
 def test_skipping_lists_what_was_left_out(own_v21, tmp_path, caplog):
     nan_action(own_v21)
     config = DataConfig(

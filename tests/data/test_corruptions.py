@@ -177,6 +177,19 @@ def test_wrong_instructions_are_other_real_ones(source, corrupted):
             assert given == [own]
 
 
+def test_instructions_come_from_the_list_of_tasks_where_the_episodes_still_have_older_ones(source, tmp_path):
+    own = Path(shutil.copytree(source, tmp_path / "own"))
+    tasks = pandas.read_parquet(own / "meta/tasks.parquet")
+    tasks.rename(index={INSTRUCTIONS[0]: "close the door"}).to_parquet(own / "meta/tasks.parquet")
+    corrupt_dataset(own, tmp_path / "out", [LabelNoise(fraction=1.0)])
+    known = {"close the door", *INSTRUCTIONS[1:]}
+    written = {number: row["tasks"] for number, row in episode_rows(tmp_path / "out").items()}
+    assert {text for texts in written.values() for text in texts} == known
+    for number, fault in faults(tmp_path / "out", "label_noise").items():
+        assert written[number] == [fault.details["instruction"]]
+        assert fault.details["original"] == list(open_index(own).episode(number).tasks)
+
+
 def test_combined_holds_the_three(source, corrupted):
     parts = {"action_noise": "ani", "truncation": "tt", "label_noise": "ln"}
     noisy, combined = rows(corrupted("ani")), rows(corrupted("combined"))
@@ -306,6 +319,15 @@ def test_an_interrupted_run_leaves_nothing(source, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         corrupt_dataset(source, tmp_path / "out", [LabelNoise()], on_episode=interrupt)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_another_process_made_meanwhile_is_named_and_left_alone(source, tmp_path):
+    def make_it(done, total):
+        (tmp_path / "out/meta").mkdir(parents=True, exist_ok=True)
+
+    with pytest.raises(DataError, match=r"out was made by another process meanwhile; choose another --output_dir"):
+        corrupt_dataset(source, tmp_path / "out", [LabelNoise()], on_episode=make_it)
+    assert [path.name for path in tmp_path.rglob("*")] == ["out", "meta"]
 
 
 def test_a_disk_that_takes_no_more_is_one_clear_line(source, tmp_path):
@@ -438,6 +460,14 @@ def test_noise_has_the_stated_strength_on_a_v21_source(v21, tmp_path):
     before = np.concatenate([v21_writer.episode_values(e, n)[1] for e, n in enumerate(lengths)])
     noise = (column(tmp_path / "out", "action") - before) / before.std(axis=0)
     assert noise.std() == pytest.approx(0.1, rel=0.15)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("sigma", [1e30, 1e38, 1e39])
+def test_noise_beyond_what_statistics_can_hold_is_refused(source, tmp_path, sigma):
+    with pytest.raises(DataError, match=r"mixed\b.*, 'action': the statistics would not be finite; lower --sigma"):
+        corrupt_dataset(source, tmp_path / "out", [ActionNoise(sigma=sigma)])
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_truncation_and_wrong_instructions_need_no_actions(source, tmp_path):

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import ptr_robot.data.frame_cache as frame_cache_module
+import ptr_robot.data.frames as frames_module
 from ptr_robot.data.cache import only_one_process
 from ptr_robot.data.config import DataConfig, SourceConfig
 from ptr_robot.data.dataset import SegmentDataset
@@ -169,6 +170,18 @@ def test_a_video_that_lies_about_its_length_is_found_when_decoding(own_v21, tmp_
     with pytest.raises(DataError, match=r"episode_000002.mp4: episode 2: the video ends after frame 8"):
         FrameCache(index, tmp_path, 16).ensure(index.episode(2), CAMERA)
     assert list(tmp_path.rglob("*.npy")) == []
+
+
+def test_a_video_whose_frames_jump_is_damaged(own_v21, tmp_path, monkeypatch):
+    index = open_index(own_v21)
+    read = frames_module._frames_from
+    monkeypatch.setattr(
+        frames_module, "_frames_from", lambda *arguments: (f for n, f in enumerate(read(*arguments)) if n != 5)
+    )
+    line = r"episode_000002.mp4: episode 2: the file is damaged, after frame 4 comes frame 6; fetch or record it again"
+    with pytest.raises(DataError, match=line):
+        FrameCache(index, tmp_path, 16).ensure(index.episode(2), CAMERA)
+    assert [path for path in tmp_path.rglob("*") if path.suffix in (".npy", ".partial")] == []
 
 
 FULL_DISK = """

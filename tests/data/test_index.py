@@ -140,6 +140,7 @@ def set_lines(name, text):
         (set_info(features=[]), r"info.json: a field is not of the type"),
         (set_info(features={"action": {"shape": [4]}}), r"info.json: the field 'dtype' is missing"),
         (set_info(fps=True), r"info.json: fps is True"),
+        (set_info(robot_type=5), r"info.json: robot_type is 5; it must be a name"),
         (set_lines("info.json", "[]"), r"info.json: holds a list"),
         (set_lines("episodes.jsonl", '{"episode_index": 0, "length": 23}'), r"episodes.jsonl: the field 'tasks'"),
         (set_lines("episodes.jsonl", "[1]"), r"episodes.jsonl: the line \[1\] is no mapping"),

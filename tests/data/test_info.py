@@ -11,13 +11,16 @@ import numpy as np
 import pandas
 import pytest
 
-from ptr_robot.data.ground_truth import EpisodeTruth, Fault, write_ground_truth
+from ptr_robot.data.config import DataConfig, SourceConfig
+from ptr_robot.data.corruptions import corrupt_dataset, paper_corruptions
+from ptr_robot.data.dataset import SegmentDataset
+from ptr_robot.data.ground_truth import GROUND_TRUTH_FILE, EpisodeTruth, Fault, write_ground_truth
 from ptr_robot.data.index import open_index
 from ptr_robot.data.motion import IDLE_SHARE, EpisodeMotion, Motion, Scale, measure_motion
 from ptr_robot.data.oddities import find_duplicates, name_episodes
 from ptr_robot.data.statistics import RunningStatistics
 from ptr_robot.data.summary import summarise
-from ptr_robot.errors import ConfigError
+from ptr_robot.errors import ConfigError, DataError
 
 from .v21_writer import episode_values, table_path, write_table
 
@@ -153,6 +156,44 @@ def test_ground_truth_is_counted(summary):
     assert (truth.num_successes, truth.num_failures) == (10, 1)
 
 
+TRUTH = '{"episode_index": %s}\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (TRUTH % 0 + "5\n", r"jsonl, line 2: not a ground-truth record \(5 is no mapping\)"),
+        (TRUTH % '"a"', r"jsonl, line 1: not .*episode_index is 'a'"),
+        (TRUTH % "true", r"jsonl, line 1: not .*episode_index is True"),
+        ("{}\n", r"jsonl, line 1: not .*missing .*'episode_index'"),
+        ('{"episode_index": 0, "faults": [{"kind": 5}]}', r"jsonl, line 1: not .*kind is 5"),
+        ('{"episode_index": 0, "faults": [5]}', r"jsonl, line 1: not .*5 is no mapping"),
+        ('{"episode_index": 0, "fault": []}', r"jsonl, line 1: not .*unexpected .*'fault'"),
+        ("\udcff", r"jsonl, line 1: not .*can't decode"),
+        (TRUTH % 0 + TRUTH % 0, r"jsonl, line 2: names episode 0 again"),
+        ("".join(TRUTH % number for number in range(5)), r"jsonl: there is no episode 4 in the dataset"),
+        ("".join(TRUTH % number for number in range(3)), r"jsonl: there is no line for episode 3"),
+    ],
+)
+def test_a_ground_truth_that_is_not_of_the_dataset_is_one_line(own_v21, tmp_path, text, line):
+    (own_v21 / GROUND_TRUTH_FILE).write_text(text, errors="surrogateescape")
+    with pytest.raises(DataError, match=line) as caught:
+        summarise(open_index(own_v21))
+    assert "\n" not in str(caught.value)
+    with pytest.raises(DataError, match=line):
+        corrupt_dataset(own_v21, tmp_path / "out", paper_corruptions("tt"))
+    assert [path.name for path in tmp_path.iterdir()] == ["cubes"]
+
+
+def test_a_count_that_the_episodes_do_not_bear_out_is_odd(own_v21):
+    path = own_v21 / "meta/info.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"total_episodes": 99999, "total_frames": 7}))
+    counts = [o.message for o in summarise(open_index(own_v21)).oddities if o.kind == "count that is not so"]
+    assert len(counts) == 2
+    assert counts[0].startswith("meta/info.json says total_episodes 99999, the list of episodes has 4")
+    assert counts[1].startswith("meta/info.json says total_frames 7, the list of episodes has 111")
+
+
 def test_an_unknown_robot_has_no_slots_and_a_known_one_its_own(summary, recorded):
     assert (summary.robot, summary.slots) == (None, ())
     known = summarise(open_index(recorded))
@@ -177,6 +218,17 @@ def test_an_episode_whose_task_has_no_name_cannot_be_used(own_v21):
     summary = summarise(open_index(own_v21, skip_bad_episodes=True, camera_keys=()))
     assert list(summary.unusable) == [1, 3]
     assert f"episode_000003.parquet: episode 3 has task_index 1 in frame 0, which {tasks}" in summary.unusable[3]
+
+
+def test_instructions_are_those_of_the_list_of_tasks_as_in_training(own_v30, tmp_path):
+    path = own_v30 / "meta/tasks.parquet"
+    tasks = pandas.read_parquet(path)
+    tasks.rename(index={tasks.index[0]: "shove the cube"}).to_parquet(path)
+    index = open_index(own_v30)
+    assert summarise(index).tasks == {"shove the cube": 2, "lift the cube": 2}
+    dataset = SegmentDataset(DataConfig([SourceConfig(str(own_v30))], image_size=0, cache_dir=str(tmp_path / "cache")))
+    trained = dataset[dataset.first_segments].instructions
+    assert [(text,) for text in trained] == [episode.tasks for episode in index.episodes]
 
 
 def test_a_vector_with_nan_is_named_and_the_rest_is_measured_without_it(own_v21):

@@ -119,6 +119,35 @@ def test_a_broken_video_is_one_line_whatever_the_workers(own_v21, tmp_path, num_
     assert "\n" not in str(caught.value)
 
 
+TERMINATED = """
+import os, signal, sys
+from ptr_robot.data import frame_cache
+from ptr_robot.data.config import DataConfig, SourceConfig
+from ptr_robot.data.loader import make_loader
+decode = frame_cache.decode_episode
+def decode_and_wait(*arguments):
+    yield next(decode(*arguments))
+    os.kill(os.getppid(), signal.SIGUSR1)
+    while True:
+        signal.pause()
+def leave(*_):
+    sys.exit("met an error")
+signal.signal(signal.SIGUSR1, leave)
+frame_cache.decode_episode = decode_and_wait
+config = DataConfig([SourceConfig(sys.argv[1])], chunk_length=5, image_size=16, cache_dir=sys.argv[2])
+loader = make_loader(config, 8, num_workers=1)
+list(loader)
+"""
+
+
+def test_a_worker_that_is_ended_in_the_middle_leaves_nothing(v21, tmp_path):
+    command = [sys.executable, "-c", TERMINATED, str(v21), str(tmp_path)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert run.stderr == "met an error\n"
+    assert list(tmp_path.rglob("*.lock"))
+    assert list(tmp_path.rglob("*.partial")) == []
+
+
 FULL_DISK = """
 import resource, signal, sys
 from ptr_robot.data.config import DataConfig, SourceConfig

@@ -92,6 +92,7 @@ def test_operators_of_ones_own(tmp_path):
         ("shaky: 3", "must map settings to values"),
         ("- shaky", "must map operator names"),
         ("a: [", "not a readable YAML file"),
+        ("shaky: {severity: 1}\nsteady: {speed: 1]\n", r"operators.yaml, line 2, column 18: not .* got '\]'"),
         ("müde: {}", "not a readable YAML file"),
     ],
 )

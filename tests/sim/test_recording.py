@@ -98,6 +98,13 @@ def test_an_interrupted_recording_leaves_nothing(plan, tmp_path, error, raised):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_that_another_process_made_meanwhile_is_named_and_left_alone(plan, tmp_path):
+    config = RecordingConfig(has_images=False, num_workers=1, match_lengths=False)
+    with pytest.raises(DataError, match="new was made by another process meanwhile"):
+        record(tmp_path / "new", plan[:1], OPERATORS, config, lambda _: (tmp_path / "new/meta").mkdir(parents=True))
+    assert [path.name for path in tmp_path.rglob("*")] == ["new", "meta"]
+
+
 def test_what_a_killed_recording_left_is_removed_by_the_next_one(plan, tmp_path):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()

@@ -52,8 +52,9 @@ def _pairs(rows: Iterable[tuple[str, str]]) -> Any:
 
 
 def _plain(text: str) -> Any:
-    """Text of the dataset, in which square brackets are no styling."""
-    return require("rich.text", "lerobot").Text(text)
+    """Text of the dataset, in which square brackets are no styling and nothing steers the terminal."""
+    shown = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    return require("rich.text", "lerobot").Text(shown)
 
 
 def _facts(summary: DatasetSummary) -> Any:
@@ -100,7 +101,7 @@ def _tasks(tasks: dict[str, int]) -> Any:
 def _features(summary: DatasetSummary) -> Any:
     grid = _grid({"overflow": "fold"}, {"style": "dim"}, {"no_wrap": True})
     for key, (dtype, shape) in summary.features.items():
-        grid.add_row(_plain(key), dtype, " x ".join(map(str, shape)))
+        grid.add_row(_plain(key), _plain(dtype), " x ".join(map(str, shape)))
     return grid
 
 

@@ -13,6 +13,8 @@ from typing import IO, Any
 
 from ptr_robot.errors import DataError
 
+_unfinished: set[Path] = set()  # what this process is writing
+
 
 def default_cache_dir() -> Path:
     """``$XDG_CACHE_HOME/ptr_robot``, by default ``~/.cache/ptr_robot``."""
@@ -61,6 +63,7 @@ def whole_file(path: Path, sync: bool = True) -> Iterator[IO[bytes]]:
     power cut may leave a short file: for large files whose reader checks their size.
     """
     partial = path.with_name(f"{path.name}.partial")
+    _unfinished.add(partial)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with partial.open("wb") as file:
@@ -72,8 +75,25 @@ def whole_file(path: Path, sync: bool = True) -> Iterator[IO[bytes]]:
     except OSError as error:
         raise _cannot_write(path, error) from error
     finally:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
+        _unfinished.discard(partial)
+        _remove(partial)
+
+
+def forget_unfinished_files() -> None:
+    """To be called in a forked process, which inherits the list of its parent's."""
+    _unfinished.clear()
+
+
+def remove_unfinished_files() -> None:
+    """For a process that ends in the middle of ``whole_file``."""
+    for partial in _unfinished:
+        _remove(partial)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file if it is there and can be removed."""
+    with contextlib.suppress(OSError):
+        path.unlink(missing_ok=True)
 
 
 def _cannot_write(path: Path, error: OSError) -> DataError:

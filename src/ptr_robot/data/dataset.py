@@ -19,6 +19,8 @@ from ptr_robot.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
+MAX_PADDING_RATIO = 4  # chunks in a segment over those of the longest episode: the default is never refused
+
 
 class SegmentDataset:
     """Segments of all sources, numbered source by source, episode by episode, start by start."""
@@ -29,6 +31,7 @@ class SegmentDataset:
         self.config = config
         self.layout = SegmentLayout.of(config, seed)
         self.sources: tuple[Source, ...] = tuple(open_source(source, config) for source in config.sources)
+        _check_num_chunks(config, max(episode.length for source in self.sources for episode in source.index.episodes))
         self.num_views = max(len(source.cameras) for source in self.sources)
         for source, problem in self.left_out:
             logger.warning("left out of %s: %s", source.config.repo_id, problem)
@@ -165,6 +168,16 @@ class SegmentDataset:
                 pictures[:, view] = source.frames.read(episode, key, plan.frame_rows.tolist())
                 mask[view] = True
         return pictures, mask
+
+
+def _check_num_chunks(config: DataConfig, longest: int) -> None:
+    """A segment may well be longer than an episode, but one that is nearly all padding fills the memory with it."""
+    most = MAX_PADDING_RATIO * -(-longest // config.chunk_length)
+    if config.num_chunks > most:
+        raise ConfigError(
+            f"num_chunks is {config.num_chunks}, and the longest episode has {longest} frames: segments of chunks of "
+            f"{config.chunk_length} would be nearly all padding; it must be at most {most}"
+        )
 
 
 def collate(segments: Sequence[dict[str, Any]]) -> SegmentBatch:

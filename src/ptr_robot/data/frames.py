@@ -20,6 +20,7 @@ from ptr_robot.errors import ConfigError, DataError, did_you_mean, require
 # A broken video is an error with a line of its own; the decoder's many lines before it say no more.
 logging.getLogger("libav").setLevel(logging.CRITICAL)
 
+REMEDY = "fetch or record it again"
 RESIZE_MODES = ("pad", "stretch", "crop")
 
 
@@ -78,13 +79,17 @@ def _decode_video(episode: EpisodeRecord, key: str, fps: float) -> Iterator[NDAr
                 if number < 0:
                     continue
                 if number != expected:
-                    raise DataError(f"{where}: after frame {expected - 1} comes frame {number}; record it again")
+                    raise DataError(
+                        f"{where}: the file is damaged, after frame {expected - 1} comes frame {number}; {REMEDY}"
+                    )
                 yield frame.to_ndarray(format="rgb24")
                 expected += 1
                 if expected == episode.length:
                     return
     except av.FFmpegError as error:
-        raise DataError(f"{where}: frame {expected} cannot be decoded ({error}); fetch or record it again") from error
+        raise DataError(
+            f"{where}: the file is damaged, frame {expected} cannot be decoded ({error}); {REMEDY}"
+        ) from error
     raise DataError(f"{where}: the video ends after frame {expected - 1}, the table has {episode.length} rows")
 
 

@@ -16,7 +16,7 @@ from ptr_robot.data.records import (
     Feature,
     VideoSpan,
 )
-from ptr_robot.data.rows import locate_rows
+from ptr_robot.data.rows import locate_rows, read_instructions
 from ptr_robot.errors import DataError
 
 __all__ = ["DatasetIndex", "EpisodeProblem", "EpisodeRecord", "Feature", "VideoSpan", "find_folder", "open_index"]
@@ -64,7 +64,8 @@ def open_index(
     sound = tuple(record for record in index.episodes if record.episode_index not in bad)
     if not sound:
         raise DataError(f"{folder}: no usable episode is left; the first problem: {problems[0].message}")
-    return dataclasses.replace(index, episodes=sound, left_out=tuple(problems))
+    index = dataclasses.replace(index, episodes=sound, left_out=tuple(problems))
+    return dataclasses.replace(index, episodes=tuple(read_instructions(index)))
 
 
 def _choose(root: Path, records: list[EpisodeRecord], wanted: Sequence[int] | None) -> list[EpisodeRecord]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import multiprocessing
+import multiprocessing.util
+import os
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from multiprocessing.synchronize import Event
 from typing import Any
 
 from torch.utils.data import DataLoader
 
 from ptr_robot.data.batch import SegmentBatch
-from ptr_robot.data.cache import fingerprint
+from ptr_robot.data.cache import fingerprint, forget_unfinished_files, remove_unfinished_files
 from ptr_robot.data.config import DataConfig
 from ptr_robot.data.dataset import SegmentDataset
 from ptr_robot.data.sampling import BatchPlan, EpochOrder
@@ -40,7 +45,7 @@ class SegmentLoader:
             pin_memory=pin_memory,
             persistent_workers=num_workers > 0,
             collate_fn=_as_it_is,
-            worker_init_fn=_leave_signals_to_the_parent,
+            worker_init_fn=_worker_start() if num_workers else None,
         )
 
     def __len__(self) -> int:
@@ -102,7 +107,7 @@ def read_blocks(
         sampler=blocks,
         num_workers=num_workers,
         collate_fn=_as_it_is,
-        worker_init_fn=_leave_signals_to_the_parent,
+        worker_init_fn=_worker_start() if num_workers else None,
     )
     for batch in loader:
         if isinstance(batch, PTRError):
@@ -152,13 +157,28 @@ def _as_it_is(batch: Any) -> Any:
     return batch
 
 
-def _leave_signals_to_the_parent(_: int) -> None:
+def _leave_signals_to_the_parent(parent_leaves: Event, _: int) -> None:
     """A stop that reaches the whole process group must not take the data away from the step that is being finished.
 
-    Workers end when their parent closes the loader or is gone.
+    Workers end when their parent closes the loader or leaves, which terminates them wherever they are. They then end
+    at once: leaving in order, they could wait for a queue that nobody reads any more.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
+    forget_unfinished_files()
+
+    def end(*_: object) -> None:
+        if parent_leaves.is_set():
+            remove_unfinished_files()
+            os._exit(0)
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, end)
+
+
+def _worker_start() -> Callable[[int], None]:
+    """What a worker does first; the note that the parent leaves is set before ``multiprocessing`` ends its children."""
+    parent_leaves = multiprocessing.Event()
+    multiprocessing.util.Finalize(None, parent_leaves.set, exitpriority=0)
+    return functools.partial(_leave_signals_to_the_parent, parent_leaves)
 
 
 def make_loader(

@@ -37,6 +37,9 @@ def read_info(root: Path) -> dict[str, Any]:
     fps = info["fps"]
     if isinstance(fps, bool) or not isinstance(fps, (int, float)) or not (fps > 0 and math.isfinite(fps)):
         raise DataError(f"{path}: fps is {fps!r}; it must be a number above 0")
+    robot_type = info.get("robot_type")
+    if not isinstance(robot_type, str | None):
+        raise DataError(f"{path}: robot_type is {robot_type!r}; it must be a name or null")
     with _well_formed(path):
         read_features(info)
     return info

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ptr_robot.data.metadata import read_episodes, read_info
 from ptr_robot.data.motion import EpisodeMotion, Motion
 from ptr_robot.data.records import DatasetIndex
 
@@ -33,6 +34,7 @@ class Oddity:
 def find_oddities(index: DatasetIndex, motion: Motion) -> tuple[Oddity, ...]:
     """Everything odd, the gravest kinds first."""
     return (
+        *_odd_totals(index),
         *_not_finite(motion),
         *find_duplicates(motion),
         *_odd_lengths(index),
@@ -42,6 +44,17 @@ def find_oddities(index: DatasetIndex, motion: Motion) -> tuple[Oddity, ...]:
         *_constant_dimensions(motion),
         *_odd_instructions(index),
     )
+
+
+def _odd_totals(index: DatasetIndex) -> Iterator[Oddity]:
+    """A count that ``meta/info.json`` states and the list of episodes does not bear out: one of them is not whole."""
+    info = read_info(index.root)
+    records = read_episodes(index.root, info)
+    totals = {"total_episodes": len(records), "total_frames": sum(record.length for record in records)}
+    for field, found in totals.items():
+        if field in info and info[field] != found:
+            message = f"meta/info.json says {field} {info[field]}, the list of episodes has {found}; fetch it again?"
+            yield Oddity("count that is not so", message)
 
 
 def _not_finite(motion: Motion) -> Iterator[Oddity]:

@@ -1,17 +1,18 @@
-"""Finds where the tables hold each episode: its file, its rows and its global frame indices."""
+"""Finds what the tables say of each episode: its file, its rows, its global frame indices and its instructions."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 
 from ptr_robot.data.metadata import read_parquet
 from ptr_robot.data.records import DatasetIndex, EpisodeProblem, EpisodeRecord
-from ptr_robot.data.tables import read_column
+from ptr_robot.data.tables import read_column, slice_episode
 from ptr_robot.errors import DataError
 
 
@@ -49,6 +50,18 @@ def locate_rows(index: DatasetIndex) -> tuple[DatasetIndex, list[EpisodeProblem]
     problems += shared
     kept = [record for record in found if record.episode_index not in {problem.episode_index for problem in shared}]
     return dataclasses.replace(index, episodes=tuple(kept), total_frames=_end_of_indices(index, kept)), problems
+
+
+def read_instructions(index: DatasetIndex) -> Iterator[EpisodeRecord]:
+    """The episodes with the instructions that their frames name: training goes by those, so everything else must.
+
+    The texts that LeRobot repeats beside each episode stay as they were when somebody edits the list of tasks.
+    """
+    for path, records in groupby(index.episodes, key=lambda record: record.table):
+        table = read_parquet(path, ["task_index"])
+        for record in records:
+            numbers = dict.fromkeys(slice_episode(table, record, ["task_index"])["task_index"].reshape(-1).tolist())
+            yield dataclasses.replace(record, tasks=tuple(dict.fromkeys(index.tasks[number] for number in numbers)))
 
 
 def _placed(record: EpisodeRecord, place: Place) -> EpisodeRecord:

@@ -149,7 +149,10 @@ def read_operators(path: Path) -> dict[str, OperatorConfig]:
     try:
         entries = yaml.safe_load(path.read_text())
     except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not a readable YAML file ({str(error).splitlines()[0]})") from error
+        mark = getattr(error, "problem_mark", None)
+        place = "" if mark is None else f", line {mark.line + 1}, column {mark.column + 1}"
+        reason = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise ConfigError(f"{path}{place}: not a readable YAML file ({reason})") from error
     if not isinstance(entries, Mapping):
         raise ConfigError(f"{path}: must map operator names to their settings")
     return {**OPERATORS, **{str(name): _read_operator(path, str(name), entry) for name, entry in entries.items()}}

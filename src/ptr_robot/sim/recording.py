@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import os
@@ -78,6 +79,8 @@ def record(
         recorded = _write(partial, planned, operators, config, on_episode)
         partial.replace(output)
     except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST) and output.exists():
+            raise DataError(f"{output} was made by another process meanwhile; choose another folder") from error
         raise DataError(f"{output} could not be written ({error}); nothing was left behind") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)

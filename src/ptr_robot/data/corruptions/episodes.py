@@ -17,7 +17,7 @@ from ptr_robot.data.corruptions.plan import EpisodeEdit, PlannedEpisode
 from ptr_robot.data.corruptions.source import SourceDataset
 from ptr_robot.data.corruptions.tables import EditContext, edit_rows
 from ptr_robot.data.metadata import read_features, read_parquet
-from ptr_robot.data.records import EpisodeRecord, VideoSpan
+from ptr_robot.data.records import DatasetIndex, EpisodeRecord, VideoSpan
 from ptr_robot.data.tables import read_column
 from ptr_robot.errors import DataError
 
@@ -33,13 +33,17 @@ class EpisodeTable:
     changed_features: set[str] = field(default_factory=set)
 
     @staticmethod
-    def read(source: SourceDataset) -> EpisodeTable:
-        """Read every file of the episode table."""
+    def read(source: SourceDataset, index: DatasetIndex) -> EpisodeTable:
+        """Read every file of the episode table; the instructions are those of ``index``, which training uses."""
         tables = {path.relative_to(source.root): read_parquet(path) for path in source.episode_files}
-        return EpisodeTable(
+        episodes = EpisodeTable(
             schemas={path: table.schema for path, table in tables.items()},
             rows_by_file={path: table.to_pylist() for path, table in tables.items()},
         )
+        by_index = episodes.by_index
+        for record in index.episodes:
+            by_index[record.episode_index]["tasks"] = list(record.tasks)
+        return episodes
 
     @property
     def by_index(self) -> dict[int, dict[str, Any]]:
@@ -146,7 +150,7 @@ def _update_stats(row: dict[str, Any], episode: _EpisodeRows, edited: pa.Table, 
         else:
             values = read_column(edited, key, where)
             if not np.array_equal(read_column(episode.rows, key, where), values, equal_nan=True):
-                fresh[key] = statistics.numeric_stats(values)
+                fresh[key] = statistics.numeric_stats(values, f"{where}, {key!r}")
     statistics.write_episode_stats(row, fresh)
     return set(fresh)
 

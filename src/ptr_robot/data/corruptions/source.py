@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ptr_robot.data.ground_truth import read_ground_truth
 from ptr_robot.data.index import DatasetIndex, open_index
 from ptr_robot.data.metadata import read_info, read_json_lines, read_tasks
 from ptr_robot.data.statistics import compute_statistics
@@ -57,6 +58,7 @@ def check_source(root: Path, vector_keys: Sequence[str]) -> DatasetIndex:
     else:
         read_stats(index.root)
     read_recipe(index.root)
+    read_ground_truth(index.root)
     return index
 
 

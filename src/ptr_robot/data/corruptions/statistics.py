@@ -9,10 +9,11 @@ import numpy as np
 
 from ptr_robot.data.frames import decode_episode
 from ptr_robot.data.records import EpisodeRecord, Feature
-from ptr_robot.errors import require
+from ptr_robot.errors import DataError, require
 
 FeatureStats = dict[str, np.ndarray]
 EpisodeStats = dict[str, FeatureStats]
+TOO_LARGE = "lower --sigma or look for huge values"
 
 
 def read_episode_stats(row: Mapping[str, Any]) -> EpisodeStats:
@@ -34,10 +35,13 @@ def write_episode_stats(row: dict[str, Any], stats: EpisodeStats) -> None:
                 row[column] = stats[feature][statistic].tolist()
 
 
-def numeric_stats(values: np.ndarray) -> FeatureStats:
-    """The statistics that LeRobot stores for a vector feature of one episode."""
+def numeric_stats(values: np.ndarray, where: str) -> FeatureStats:
+    """The statistics that LeRobot stores for a vector feature of one episode; a complaint starts with ``where``."""
     compute_stats = require("lerobot.datasets.compute_stats", "lerobot")
-    stats: FeatureStats = compute_stats.get_feature_stats(values, axis=0, keepdims=values.ndim == 1)
+    try:
+        stats: FeatureStats = compute_stats.get_feature_stats(values, axis=0, keepdims=values.ndim == 1)
+    except ValueError as error:  # of a histogram whose edges are beyond the type
+        raise DataError(f"{where}: the statistics would not be finite; {TOO_LARGE}") from error
     return stats
 
 
@@ -64,3 +68,8 @@ def dataset_stats(previous: EpisodeStats, episodes: Sequence[EpisodeStats], chan
     parts = [{key: stats[key] for key in changed if key in stats} for stats in episodes]
     aggregated: EpisodeStats = compute_stats.aggregate_stats(parts)
     return {**previous, **aggregated}
+
+
+def are_finite(stats: FeatureStats) -> bool:
+    """Whether every statistic is a number."""
+    return all(np.isfinite(values).all() for values in stats.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
 import shutil
@@ -37,6 +38,7 @@ from ptr_robot.data.corruptions.source import (
 from ptr_robot.data.corruptions.tables import EditContext
 from ptr_robot.data.corruptions.truth import episode_truth
 from ptr_robot.data.ground_truth import GROUND_TRUTH_FILE, EpisodeTruth, read_ground_truth, write_ground_truth
+from ptr_robot.data.records import DatasetIndex
 from ptr_robot.errors import ConfigError, DataError, require
 
 
@@ -80,7 +82,8 @@ def corrupt_dataset(
         dataset = open_source(source, workspace)
         partial = workspace / "dataset"
         partial.mkdir()
-        result = _write(dataset, source, partial, corruptions, seed, action_key, deviations, link_videos, on_episode)
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused with the statistics
+            result = _write(dataset, index, partial, corruptions, seed, action_key, deviations, link_videos, on_episode)
         partial.rename(output)
     except DataError as error:
         converted = f"{workspace / CONVERTED}/"
@@ -89,6 +92,8 @@ def corrupt_dataset(
         message = str(error).replace(converted, "")
         raise DataError(f"{source}, as LeRobot converts it to v3.0: {message}") from error
     except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST) and output.exists():
+            raise DataError(f"{output} was made by another process meanwhile; choose another --output_dir") from error
         reason = error.strerror or str(error)
         raise DataError(f"{output}: cannot be written ({reason}); nothing was left behind") from error
     finally:
@@ -115,7 +120,7 @@ def _make_workspace(output: Path) -> Path:
 
 def _write(
     dataset: SourceDataset,
-    original: Path,
+    index: DatasetIndex,  # of the original
     root: Path,
     corruptions: Sequence[Corruption],
     seed: int,
@@ -124,7 +129,8 @@ def _write(
     link_videos: bool,
     on_episode: Progress | None,
 ) -> CorruptionResult:
-    episodes = EpisodeTable.read(dataset)
+    original = index.root
+    episodes = EpisodeTable.read(dataset, index)
     planned = episodes.planned()
     edits = plan_edits(planned, corruptions, seed)
     context = EditContext(seed, action_key, deviations, dataset.task_indices)
@@ -165,7 +171,11 @@ def _write_metadata(dataset: SourceDataset, root: Path, episodes: EpisodeTable, 
     previous = read_stats(dataset.root)
     lerobot.write_info({**dataset.info, "total_frames": num_frames}, root)
     by_episode = [statistics.read_episode_stats(row) for row in episodes.by_index.values()]
-    lerobot.write_stats(statistics.dataset_stats(previous, by_episode, episodes.changed_features), root)
+    stats = statistics.dataset_stats(previous, by_episode, episodes.changed_features)
+    for key in sorted(episodes.changed_features):
+        if statistics.are_finite(previous.get(key, {})) and not statistics.are_finite(stats[key]):
+            raise DataError(f"{dataset.root}, {key!r}: the statistics would not be finite; {statistics.TOO_LARGE}")
+    lerobot.write_stats(stats, root)
 
 
 def _write_recipe(root: Path, original: Path, corruptions: Sequence[Corruption], seed: int, action_key: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -38,8 +38,9 @@ def draw_figures(findings: StudyFindings, sweeps: Sequence[Sweep], folder: Path)
     """Everything that the study has numbers for."""
     compared = [s for s in findings.settings if any(method.difference is not None for method in s.methods)]
     study = findings.records.study
+    knowing = {row.name for row in study.methods if row.knows_the_truth}
     drawn = [
-        draw_forest(setting, folder / f"differences-{setting.setting}.png", study.baseline, study.upper_bound)
+        draw_forest(setting, folder / f"differences-{setting.setting}.png", study.baseline, knowing)
         for setting in compared
     ]
     if any(setting.detection for setting in findings.settings):
@@ -52,26 +53,27 @@ def draw_figures(findings: StudyFindings, sweeps: Sequence[Sweep], folder: Path)
     return drawn
 
 
-def draw_forest(setting: SettingFinding, path: Path, baseline: str, upper_bound: str) -> Path:
-    """Paired differences to the baseline with their intervals, one line a method; the upper bound is hollow."""
+def draw_forest(setting: SettingFinding, path: Path, baseline: str, knowing: Collection[str]) -> Path:
+    """Paired differences to the baseline with their intervals, one line a method; those who know the truth are hollow."""
     shown = [(method, method.difference) for method in setting.methods if method.difference is not None]
     figure, axes = new_figure(7, 1.1 + 0.3 * len(shown))
     for place, (method, interval) in enumerate(shown):
         is_known = not math.isnan(interval.low)
         colour = _UNSURE if not is_known or interval.low <= 0 <= interval.high else _BETTER
         colour = _WORSE if is_known and interval.high < 0 else colour
-        is_bound = method.method == upper_bound
+        is_told = method.method in knowing
         if is_known:
-            axes.plot([interval.low, interval.high], [place] * 2, "--" if is_bound else "-", color=colour, linewidth=2)
-        fill = "white" if is_bound else colour
+            axes.plot([interval.low, interval.high], [place] * 2, "--" if is_told else "-", color=colour, linewidth=2)
+        fill = "white" if is_told else colour
         axes.plot([interval.estimate], [place], "o", color=colour, markerfacecolor=fill, zorder=3)
     axes.axvline(0, color="#444444", linewidth=0.8)
     axes.set_yticks(range(len(shown)), [f"{method.title} ({_seeds(method)})" for method, _ in shown])
     axes.set_ylim(len(shown) - 0.4, -0.6)
     titles = {method.method: method.title for method in setting.methods}
     reference = f"success minus that of {titles.get(baseline, baseline)} on the same seeds, 95% interval"
-    axes.set_xlabel(f"{reference}\n{_LEGEND}")
-    figure.suptitle(textwrap.fill(setting.title, _TITLE_COLUMNS), fontsize=11)  # over the whole width, not the axes'
+    axes.set_xlabel(reference)
+    figure.supxlabel(_LEGEND, fontsize=8)  # over the whole width, as the title
+    figure.suptitle(textwrap.fill(setting.title, _TITLE_COLUMNS), fontsize=11)
     return write_figure(figure, path)
 
 

@@ -54,7 +54,7 @@ def draw_figures(findings: StudyFindings, sweeps: Sequence[Sweep], folder: Path)
 
 
 def draw_forest(setting: SettingFinding, path: Path, baseline: str, knowing: Collection[str]) -> Path:
-    """Paired differences to the baseline with their intervals, one line a method; those who know the truth are hollow."""
+    """Paired differences to the baseline with their intervals, a line each; those who know the truth are hollow."""
     shown = [(method, method.difference) for method in setting.methods if method.difference is not None]
     figure, axes = new_figure(7, 1.1 + 0.3 * len(shown))
     for place, (method, interval) in enumerate(shown):

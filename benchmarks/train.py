@@ -5,9 +5,10 @@
 On the preset `tiny` (64-pixel images, T = 4 chunks of L = 16 actions, 16 segments a step): the time of a step of each
 method against plain SFT, steps taken in turn and the fastest counted, since other work on the machine only ever adds;
 its operations; where its time goes; what the pass over belief and actions costs chunk by chunk, all chunks at once, and
-without the belief; peak memory of a process that trains each; two processes against one on the same global batch. On the presets `being-h05` and `tiny`: the floating-point operations (matrix products, convolutions,
-attention) of one training step, forward and backward, as torch counts them. Everything is counted: both towers, the
-trunk with its recomputed activations, the heads, the belief tokenizer, the scorer and its candidates.
+without the belief; peak memory of a process that trains each; two processes against one on the same global batch. On
+the presets `being-h05` and `tiny`: the floating-point operations (matrix products, convolutions, attention) of one
+training step, forward and backward, as torch counts them. Everything is counted: both towers, the trunk with its
+recomputed activations, the heads, the belief tokenizer, the scorer and its candidates.
 """
 
 from __future__ import annotations

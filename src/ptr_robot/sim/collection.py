@@ -15,6 +15,8 @@ from ptr_robot.sim.operators import OPERATORS, OperatorConfig
 from ptr_robot.sim.performance import DemonstrationSeeds
 
 Key = TypeVar("Key")
+# Raised when the same settings come to other episodes; what was recorded before is then recorded anew.
+COLLECTION_VERSION = 2
 _ROUNDING = 1e-9  # shares are sums of fractions: 0.6 of 40 must not come to 23.999
 
 

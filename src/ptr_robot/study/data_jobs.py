@@ -13,7 +13,7 @@ from ptr_robot.data.cache import fingerprint, whole_file
 from ptr_robot.data.config import DataConfig, SourceConfig
 from ptr_robot.data.corruptions import corrupt_dataset
 from ptr_robot.errors import DataError
-from ptr_robot.sim.collection import plan_episodes, resolve_mixture
+from ptr_robot.sim.collection import COLLECTION_VERSION, plan_episodes, resolve_mixture
 from ptr_robot.sim.operators import OPERATORS
 from ptr_robot.sim.recording import RecordingConfig, record
 from ptr_robot.sim.rendering import CameraConfig
@@ -95,7 +95,8 @@ class CollectJob(StageJob):
     @property
     def settings(self) -> dict[str, Any]:
         """What is recorded."""
-        return {"tasks": self.tasks, "seed": self.seed, **asdict(self.demonstrations)}
+        version = {"collection": COLLECTION_VERSION}
+        return {"tasks": self.tasks, "seed": self.seed, **version, **asdict(self.demonstrations)}
 
     def make(self, output: Path) -> None:
         """Simulate and record them."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from ptr_robot.errors import ConfigError, did_you_mean
 from ptr_robot.method.screening_config import SCREENING_VERSION
+from ptr_robot.sim.collection import COLLECTION_VERSION
 from ptr_robot.sim.operators import CLEAN_OPERATORS
 from ptr_robot.study.evaluation import EnvironmentFlags, EpisodeFlags, EvaluationConfig, PolicyFlags
 from ptr_robot.study.stages import Stage
@@ -104,6 +105,7 @@ def collection_stage(config: DemoConfig) -> Stage:
         "operators": OPERATORS,
         "fault_fraction": sizes.fault_fraction,
         "match_lengths": True,
+        "collection": COLLECTION_VERSION,
         "seed": config.seed,
     }
     return Stage(config.root, "demonstrations", settings)

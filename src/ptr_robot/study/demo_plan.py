@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ptr_robot.errors import ConfigError, did_you_mean
-from ptr_robot.method.screening_config import SCREENING_VERSION
+from ptr_robot.method.screening_config import SCREENING_VERSION, ScreeningConfig
 from ptr_robot.sim.collection import COLLECTION_VERSION
 from ptr_robot.sim.operators import CLEAN_OPERATORS
 from ptr_robot.study.evaluation import EnvironmentFlags, EpisodeFlags, EvaluationConfig, PolicyFlags
@@ -55,11 +55,12 @@ class DemoScale:
     evaluation_episodes: int  # of each task
     max_steps: int
     fault_fraction: float = 0.6
+    screening_steps: int = ScreeningConfig.steps
 
 
 SCALES: dict[str, DemoScale] = {
     "full": DemoScale(("reach-v3", "coffee-push-v3", "drawer-open-v3"), 32, 96, 32, 800, 16, 2, 25, 30, 250),
-    "smoke": DemoScale(("reach-v3",), 6, 32, 32, 6, 4, 2, 2, 2, 24),
+    "smoke": DemoScale(("reach-v3",), 6, 32, 32, 6, 4, 2, 2, 2, 24, screening_steps=8),
 }
 
 
@@ -69,7 +70,7 @@ class DemoConfig:
 
     # Where everything goes, and is found again.
     output_dir: str = "outputs/demo"
-    # full, or smoke: a few seconds that only show that everything works.
+    # full, or smoke: as little as shows that everything works.
     scale: str = "full"
     # Of the collection and the trainings; every policy meets the same layouts, with the same noise, whatever it is.
     seed: int = 0
@@ -155,6 +156,8 @@ def training_flags(config: DemoConfig, method: Method, good_episodes: Sequence[i
     ]
     if method.is_clean_only:
         flags.append(f"--dataset.episodes=[{','.join(str(number) for number in good_episodes)}]")
+    if method.method == "screened":
+        flags.append(f"--screening.steps={sizes.screening_steps}")
     return tuple(flags)
 
 

@@ -41,8 +41,9 @@ def test_workers_end_when_their_parent_is_killed():
 
 
 def test_a_block_that_is_left_early_waits_for_nobody():
+    before = multiprocessing.active_children()  # of loaders that other tests have not let go of yet
     with pytest.raises(KeyboardInterrupt), worker_processes(1) as executor:  # noqa: PT012
         executor.submit(os.getpid).result()
         executor.submit(time.sleep, 600)
         raise KeyboardInterrupt
-    assert multiprocessing.active_children() == []
+    assert set(multiprocessing.active_children()) <= set(before)

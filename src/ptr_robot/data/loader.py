@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import multiprocessing
 import multiprocessing.util
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from multiprocessing.synchronize import Event
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from torch.utils.data import DataLoader
@@ -37,6 +36,8 @@ class SegmentLoader:
         self.epoch = 0
         self.batches_done = 0
         self._sampler = _EpochBatches(plan)
+        workers = _Workers()
+        weakref.finalize(self, workers.may_end.set)
         self._loader: DataLoader[SegmentBatch | PTRError] = DataLoader(
             _ErrorsAsValues(dataset),  # type: ignore[arg-type]
             batch_size=None,
@@ -45,7 +46,7 @@ class SegmentLoader:
             pin_memory=pin_memory,
             persistent_workers=num_workers > 0,
             collate_fn=_as_it_is,
-            worker_init_fn=_worker_start() if num_workers else None,
+            worker_init_fn=workers.start,
         )
 
     def __len__(self) -> int:
@@ -101,18 +102,22 @@ def read_blocks(
     dataset: SegmentDataset, blocks: Sequence[Sequence[int]], num_workers: int = 0
 ) -> Iterator[SegmentBatch]:
     """The segments of each block as a batch, in order, read ahead by worker processes."""
+    workers = _Workers()
     loader: DataLoader[SegmentBatch | PTRError] = DataLoader(
         _ErrorsAsValues(dataset),  # type: ignore[arg-type]
         batch_size=None,
         sampler=blocks,
         num_workers=num_workers,
         collate_fn=_as_it_is,
-        worker_init_fn=_worker_start() if num_workers else None,
+        worker_init_fn=workers.start,
     )
-    for batch in loader:
-        if isinstance(batch, PTRError):
-            raise batch
-        yield batch
+    try:
+        for batch in loader:
+            if isinstance(batch, PTRError):
+                raise batch
+            yield batch
+    finally:
+        workers.may_end.set()
 
 
 class _ErrorsAsValues:
@@ -157,28 +162,28 @@ def _as_it_is(batch: Any) -> Any:
     return batch
 
 
-def _leave_signals_to_the_parent(parent_leaves: Event, _: int) -> None:
-    """A stop that reaches the whole process group must not take the data away from the step that is being finished.
+class _Workers:
+    """When the workers of a loader end: not by a stop that reaches the whole process group, but by their parent.
 
-    Workers end when their parent closes the loader or leaves, which terminates them wherever they are. They then end
-    at once: leaving in order, they could wait for a queue that nobody reads any more.
+    They must not take the data away from the step that is being finished. The parent notes that they may end when it
+    closes the loader or leaves, before torch or ``multiprocessing`` terminates them.
     """
-    forget_unfinished_files()
 
-    def end(*_: object) -> None:
-        if parent_leaves.is_set():
+    def __init__(self) -> None:
+        self.may_end = multiprocessing.Event()
+        multiprocessing.util.Finalize(None, self.may_end.set, exitpriority=0)
+
+    def start(self, _: int) -> None:
+        """What a worker does first."""
+        forget_unfinished_files()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, self._end)
+
+    def _end(self, *_: object) -> None:
+        """At once: leaving in order, a worker could wait for a queue that nobody reads any more."""
+        if self.may_end.is_set():
             remove_unfinished_files()
             os._exit(0)
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, end)
-
-
-def _worker_start() -> Callable[[int], None]:
-    """What a worker does first; the note that the parent leaves is set before ``multiprocessing`` ends its children."""
-    parent_leaves = multiprocessing.Event()
-    multiprocessing.util.Finalize(None, parent_leaves.set, exitpriority=0)
-    return functools.partial(_leave_signals_to_the_parent, parent_leaves)
 
 
 def make_loader(

@@ -117,6 +117,7 @@ def test_a_process_that_dies_is_replaced(tmp_path: Path) -> None:
 
 def test_an_interrupted_run_keeps_what_is_done_cleans_up_and_leaves_no_process(tmp_path: Path) -> None:
     jobs = [Note(tmp_path, "quick"), Note(tmp_path, "slow", does="hold", seconds=600)]
+    before = multiprocessing.active_children()  # of loaders that other tests have not let go of yet
 
     def interrupt(state, result) -> None:
         if jobs[0].is_done() and (tmp_path / "slow.draft").is_dir():
@@ -124,7 +125,7 @@ def test_an_interrupted_run_keeps_what_is_done_cleans_up_and_leaves_no_process(t
 
     with pytest.raises(KeyboardInterrupt):
         run_jobs(jobs, 2, tmp_path, interrupt)
-    assert multiprocessing.active_children() == []
+    assert set(multiprocessing.active_children()) <= set(before)
     assert not (tmp_path / "slow.draft").exists()
     assert [job.key for job in with_needed(jobs)] == ["slow"]
     assert "Traceback" not in "".join(log.read_text() for log in (tmp_path / "logs").iterdir())

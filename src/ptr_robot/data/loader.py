@@ -6,7 +6,6 @@ import multiprocessing
 import multiprocessing.util
 import os
 import signal
-import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -36,8 +35,7 @@ class SegmentLoader:
         self.epoch = 0
         self.batches_done = 0
         self._sampler = _EpochBatches(plan)
-        workers = _Workers()
-        weakref.finalize(self, workers.may_end.set)
+        workers = _Workers(owner=self) if num_workers else None
         self._loader: DataLoader[SegmentBatch | PTRError] = DataLoader(
             _ErrorsAsValues(dataset),  # type: ignore[arg-type]
             batch_size=None,
@@ -46,7 +44,7 @@ class SegmentLoader:
             pin_memory=pin_memory,
             persistent_workers=num_workers > 0,
             collate_fn=_as_it_is,
-            worker_init_fn=workers.start,
+            worker_init_fn=workers.start if workers else None,
         )
 
     def __len__(self) -> int:
@@ -102,14 +100,15 @@ def read_blocks(
     dataset: SegmentDataset, blocks: Sequence[Sequence[int]], num_workers: int = 0
 ) -> Iterator[SegmentBatch]:
     """The segments of each block as a batch, in order, read ahead by worker processes."""
-    workers = _Workers()
+    owner = _ErrorsAsValues(dataset)
+    workers = _Workers(owner) if num_workers else None
     loader: DataLoader[SegmentBatch | PTRError] = DataLoader(
-        _ErrorsAsValues(dataset),  # type: ignore[arg-type]
+        owner,  # type: ignore[arg-type]
         batch_size=None,
         sampler=blocks,
         num_workers=num_workers,
         collate_fn=_as_it_is,
-        worker_init_fn=workers.start,
+        worker_init_fn=workers.start if workers else None,
     )
     try:
         for batch in loader:
@@ -117,7 +116,8 @@ def read_blocks(
                 raise batch
             yield batch
     finally:
-        workers.may_end.set()
+        if workers:
+            workers.may_end.set()
 
 
 class _ErrorsAsValues:
@@ -169,9 +169,9 @@ class _Workers:
     closes the loader or leaves, before torch or ``multiprocessing`` terminates them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, owner: object) -> None:
         self.may_end = multiprocessing.Event()
-        multiprocessing.util.Finalize(None, self.may_end.set, exitpriority=0)
+        multiprocessing.util.Finalize(owner, self.may_end.set, exitpriority=0)  # when it is gone, or at the end
 
     def start(self, _: int) -> None:
         """What a worker does first."""

@@ -211,6 +211,33 @@ def test_a_mixture_keeps_shares_identities_masks_and_views_apart(mixture):
     assert {source for number, source in owners.items() if number < sum(LENGTHS)} == {0}
 
 
+def test_a_batch_is_its_segments_side_by_side(mixture):
+    """However sources, episodes and starts are mixed in it."""
+    dataset = make_loader(mixture, 8).dataset
+    numbers = torch.randperm(len(dataset), generator=torch.Generator().manual_seed(0))[:24].tolist()
+    batch, single = dataset[numbers], [dataset[[number]] for number in numbers]
+    assert len(set(batch.source_id.tolist())) == len(mixture.sources)
+    for field in dataclasses.fields(batch):
+        together = getattr(batch, field.name)
+        if isinstance(together, torch.Tensor):
+            assert torch.equal(together, torch.cat([getattr(one, field.name) for one in single])), field.name
+        else:
+            assert together == tuple(one.instructions[0] for one in single)
+    for number, one in zip(numbers, single, strict=True):
+        source, episode, start = dataset.locate(number)
+        assert (source, start + episode.first_index) == (
+            one.source_id,
+            one.sample_id[0, 0] - first_sample(dataset, source),
+        )
+    for outside in (-1, len(dataset)):
+        with pytest.raises(IndexError, match=f"of {len(dataset)}"):
+            dataset.locate(outside)
+
+
+def first_sample(dataset, source: int) -> int:
+    return sum(one.index.total_frames for one in dataset.sources[:source])
+
+
 def test_equal_instructions_share_a_task_id_and_episodes_do_not_meet(mixture):
     loader = make_loader(mixture, 8, drop_last=False)
     tasks, episodes = {}, {}

@@ -10,6 +10,7 @@ import torch
 from scipy import stats
 
 from ptr_robot.method.hashing import hash_integers
+from ptr_robot.policy.heads.base import slot_noise
 from ptr_robot.policy.noise import Noise, Purpose, places
 
 MANY = 200
@@ -96,6 +97,15 @@ def test_a_draw_depends_on_its_key_and_place_alone() -> None:
     part = Noise(noise.keys[rows]).normal(Purpose.ACTIONS, places(4, 10)[1:3, columns])
     assert torch.equal(part, whole[rows][:, 1:3][..., columns])
     assert noise.normal(Purpose.TIME, places()).shape == (6,)
+
+
+def test_slots_have_their_noise_whichever_robots_are_in_the_batch() -> None:
+    noise, mask = Noise.keyed(5, torch.arange(3)), torch.zeros(3, 200, dtype=torch.bool)
+    mask[0, [0, 18]], mask[1, [0, 57, 199]] = True, True  # the third robot has no slot at all
+    drawn = slot_noise(noise, 4, mask)
+    everywhere = noise.normal(Purpose.ACTIONS, places(4, 200))
+    assert torch.equal(drawn, torch.where(mask.unsqueeze(1), everywhere, 0.0))
+    assert not slot_noise(noise, 4, torch.zeros_like(mask)).any()
 
 
 @pytest.mark.parametrize("part", range(3))

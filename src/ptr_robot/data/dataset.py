@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ptr_robot.data.batch import UNIFIED_DIM, SegmentBatch
 from ptr_robot.data.config import DataConfig
+from ptr_robot.data.numbering import Places, SegmentNumbering
 from ptr_robot.data.records import EpisodeProblem, EpisodeRecord
 from ptr_robot.data.segments import SegmentLayout, SegmentPlan
 from ptr_robot.data.source import Source, open_source
@@ -23,7 +24,7 @@ MAX_PADDING_RATIO = 4  # chunks in a segment over those of the longest episode: 
 
 
 class SegmentDataset:
-    """Segments of all sources, numbered source by source, episode by episode, start by start."""
+    """Segments of all sources; those of a batch are planned, read and normalised together."""
 
     def __init__(self, config: DataConfig, seed: int = 0, instructions: Mapping[int, str] | None = None) -> None:
         if not config.sources:
@@ -35,13 +36,7 @@ class SegmentDataset:
         self.num_views = max(len(source.cameras) for source in self.sources)
         for source, problem in self.left_out:
             logger.warning("left out of %s: %s", source.config.repo_id, problem)
-        self._first_sample = np.cumsum([0, *(source.index.total_frames for source in self.sources)])
-        self._first_episode = np.cumsum([0, *(source.index.total_episodes for source in self.sources)])
-        self._ends = [
-            np.cumsum([self.layout.segments_in(episode.length) for episode in source.index.episodes])
-            for source in self.sources
-        ]
-        self._source_ends = np.cumsum(self.counts)
+        self._numbering = SegmentNumbering(self.sources, self.layout)
         texts = [text for source in self.sources for _, text in sorted(source.index.tasks.items())]
         self._instructions = dict(instructions or {})  # in place of the recorded ones, by episode_id
         texts += self._instructions.values()
@@ -50,29 +45,26 @@ class SegmentDataset:
     @property
     def counts(self) -> tuple[int, ...]:
         """Segments of each source."""
-        return tuple(int(ends[-1]) for ends in self._ends)
+        return self._numbering.counts
 
     @property
     def first_episodes(self) -> tuple[int, ...]:
         """The episode_id of each source's episode 0."""
-        return tuple(int(first) for first in self._first_episode[:-1])
+        return tuple(int(first) for first in self._numbering.first_episodes[:-1])
 
     @property
     def num_episodes(self) -> int:
         """How many numbers episodes have over all sources, used or not."""
-        return int(self._first_episode[-1])
+        return int(self._numbering.first_episodes[-1])
 
     @property
     def first_segments(self) -> list[int]:
         """The number of the first segment of every episode, in order."""
-        starts = [0, *self._source_ends[:-1].tolist()]
-        return [int(start + end) for start, ends in zip(starts, self._ends, strict=True) for end in (0, *ends[:-1])]
+        return self._numbering.first_segments
 
     def has_target(self, number: int) -> bool:
         """Whether the first chunk of a segment has a consequence."""
-        source, episode, start = self.locate(number)
-        first_sample = int(self._first_sample[source]) + episode.first_index
-        return bool(self.layout.plan(start, episode.length, first_sample).has_target[0])
+        return bool(self._plan(self._numbering.locate([number])).has_target[0, 0])
 
     @property
     def left_out(self) -> list[tuple[Source, EpisodeProblem]]:
@@ -80,17 +72,12 @@ class SegmentDataset:
         return [(source, problem) for source in self.sources for problem in source.index.left_out]
 
     def __len__(self) -> int:
-        return sum(self.counts)
+        return len(self._numbering)
 
     def locate(self, number: int) -> tuple[int, EpisodeRecord, int]:
         """The source, the episode and the start frame of a segment number."""
-        source = int(np.searchsorted(self._source_ends, number, side="right"))
-        if number < 0 or source == len(self.sources):
-            raise IndexError(f"segment {number} of {len(self)}")
-        within = number - (int(self._source_ends[source - 1]) if source else 0)
-        episode = int(np.searchsorted(self._ends[source], within, side="right"))
-        before = int(self._ends[source][episode - 1]) if episode else 0
-        return source, self.sources[source].index.episodes[episode], (within - before) * self.layout.stride
+        places = self._numbering.locate([number])
+        return int(places.source[0]), self._numbering.episodes[places.row[0]], int(places.start[0])
 
     def decode_all(self) -> None:
         """Decode every episode now, in order, rather than when it is first used."""
@@ -102,71 +89,92 @@ class SegmentDataset:
 
     def __getitem__(self, numbers: Sequence[int]) -> SegmentBatch:
         """The segments of these numbers as one batch."""
-        self._decode_what_is_free(numbers)
-        return collate([self._segment(number) for number in numbers])
-
-    def _decode_what_is_free(self, numbers: Sequence[int]) -> None:
-        """Decode what no other worker decodes at this moment, before waiting for what one does."""
-        needed = {(source, episode.episode_index): episode for source, episode, _ in map(self.locate, numbers)}
-        for (source_id, _), episode in needed.items():
-            source = self.sources[source_id]
-            for key in source.cameras:
-                if key is not None:
-                    source.frames.ensure(episode, key, wait=False)
-
-    def _segment(self, number: int) -> dict[str, Any]:
-        """One segment as arrays without the batch dimension."""
-        source_id, episode, start = self.locate(number)
-        source = self.sources[source_id]
-        first_sample = int(self._first_sample[source_id]) + episode.first_index
-        plan = self.layout.plan(start, episode.length, first_sample)
-        episode_id = int(self._first_episode[source_id]) + episode.episode_index
-        recorded = source.index.tasks[self._task_index(source, episode, start)]
-        task = self._instructions.get(episode_id, recorded)
-        pictures, view_mask = self._pictures(source, episode, plan)
-        return {
+        places = self._numbering.locate(numbers)
+        self._decode_what_is_free(places)
+        plan = self._plan(places)
+        pictures, view_mask = self._pictures(places, plan)
+        instructions = self._texts(places)
+        arrays: dict[str, NDArray[Any]] = {
             "frames": pictures,
             "view_mask": view_mask,
-            **self._vectors(source, episode, plan),
+            **self._vectors(places, plan),
             "current_frame": plan.current_frame,
             "future_frame": plan.future_frame,
             "action_is_pad": plan.action_is_pad,
             "chunk_is_pad": plan.chunk_is_pad,
             "has_target": plan.has_target,
             "offset_steps": plan.offset_steps,
-            "sample_id": np.where(plan.chunk_is_pad, -1, first_sample + plan.chunk_starts),
-            "phase": (plan.state_rows / max(1, episode.length - 1)).astype(np.float32),
-            "episode_id": np.int64(episode_id),
-            "task_id": self.task_ids[task],
-            "source_id": source_id,
-            "instructions": task,
+            "sample_id": np.where(plan.chunk_is_pad, -1, places.first_sample[:, None] + plan.chunk_starts),
+            "phase": (plan.state_rows / np.maximum(1, places.length - 1)[:, None]).astype(np.float32),
+            "episode_id": places.episode_id,
+            "task_id": np.array([self.task_ids[text] for text in instructions]),
+            "source_id": places.source,
         }
+        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        return SegmentBatch(**tensors, instructions=instructions)
 
-    def _task_index(self, source: Source, episode: EpisodeRecord, start: int) -> int:
-        return int(source.tables.task_indices[source.tables.first_frame[episode.episode_index] + start])
+    def _plan(self, places: Places) -> SegmentPlan:
+        return self.layout.plan(places.start, places.length, places.first_sample)
 
-    def _vectors(self, source: Source, episode: EpisodeRecord, plan: SegmentPlan) -> dict[str, NDArray[Any]]:
-        first = source.tables.first_frame[episode.episode_index]
-        states = source.tables.states
-        return {
-            "states": source.state_map.to_unified(states[first + plan.state_rows]),  # (T, 200)
-            "future_states": source.state_map.to_unified(states[first + plan.future_rows]),  # (T, 200)
-            "state_mask": source.state_map.slots.mask,
-            "actions": source.action_map.to_unified(source.tables.actions[first + plan.action_rows]),
-            "action_mask": source.action_map.slots.mask,
+    def _of_sources(self, places: Places) -> Iterator[tuple[Source, NDArray[np.int64]]]:
+        """Each source that some of the segments are of, and which of them: (b,) into B."""
+        for source_id in np.unique(places.source):
+            yield self.sources[source_id], np.flatnonzero(places.source == source_id)
+
+    def _decode_what_is_free(self, places: Places) -> None:
+        """Decode what no other worker decodes at this moment, before waiting for what one does."""
+        for source, chosen in self._of_sources(places):
+            cameras = [key for key in source.cameras if key is not None]
+            for row in dict.fromkeys(places.row[chosen].tolist()) if cameras else ():
+                for key in cameras:
+                    source.frames.ensure(self._numbering.episodes[row], key, wait=False)
+
+    def _texts(self, places: Places) -> tuple[str, ...]:
+        """The recorded instructions, or what stands in their place."""
+        texts = [""] * len(places.row)
+        for source, chosen in self._of_sources(places):
+            tasks = source.tables.task_indices[places.first_frame[chosen] + places.start[chosen]]
+            for number, task in zip(chosen.tolist(), tasks.tolist(), strict=True):
+                texts[number] = source.index.tasks[task]
+        episode_ids = places.episode_id.tolist()
+        return tuple(self._instructions.get(id_, text) for id_, text in zip(episode_ids, texts, strict=True))
+
+    def _vectors(self, places: Places, plan: SegmentPlan) -> dict[str, NDArray[Any]]:
+        """States (B, T, 200) now and after, actions (B, T, L, 200), and the masks (B, 200) of what each robot has."""
+        shape = plan.state_rows.shape
+        vectors: dict[str, NDArray[Any]] = {
+            "states": np.empty((*shape, UNIFIED_DIM), dtype=np.float32),
+            "future_states": np.empty((*shape, UNIFIED_DIM), dtype=np.float32),
+            "state_mask": np.empty((shape[0], UNIFIED_DIM), dtype=np.bool_),
+            "actions": np.empty((*plan.action_rows.shape, UNIFIED_DIM), dtype=np.float32),
+            "action_mask": np.empty((shape[0], UNIFIED_DIM), dtype=np.bool_),
         }
+        for source, chosen in self._of_sources(places):
+            first = places.first_frame[chosen]
+            states, actions = source.tables.states, source.tables.actions
+            for name, rows in (("states", plan.state_rows), ("future_states", plan.future_rows)):
+                vectors[name][chosen] = source.state_map.to_unified(states[first[:, None] + rows[chosen]])
+            rows = first[:, None, None] + plan.action_rows[chosen]
+            vectors["actions"][chosen] = source.action_map.to_unified(actions[rows])
+            vectors["state_mask"][chosen] = source.state_map.slots.mask
+            vectors["action_mask"][chosen] = source.action_map.slots.mask
+        return vectors
 
     def _pictures(
-        self, source: Source, episode: EpisodeRecord, plan: SegmentPlan
-    ) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-        """(F, V, 3, H, W) with black where the source lacks a view, and (V,)."""
-        size = self.config.image_size
-        pictures = np.zeros((len(plan.frame_rows), self.num_views, 3, size, size), dtype=np.uint8)
-        mask = np.zeros(self.num_views, dtype=np.bool_)
-        for view, key in enumerate(source.cameras):
-            if key is not None:
-                pictures[:, view] = source.frames.read(episode, key, plan.frame_rows.tolist())
-                mask[view] = True
+        self, places: Places, plan: SegmentPlan
+    ) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:  # (B, F, V, 3, H, W), (B, V)
+        """Black, and False in the mask, where a source lacks a view."""
+        size, count = self.config.image_size, len(places.row)
+        pictures = np.zeros((count, self.layout.num_frames, self.num_views, 3, size, size), dtype=np.uint8)
+        mask = np.zeros((count, self.num_views), dtype=np.bool_)
+        for source, chosen in self._of_sources(places):
+            for view, key in enumerate(source.cameras):
+                if key is None:
+                    continue
+                mask[chosen, view] = True
+                for number in chosen.tolist():
+                    episode = self._numbering.episodes[places.row[number]]
+                    pictures[number, :, view] = source.frames.read(episode, key, plan.frame_rows[number].tolist())
         return pictures, mask
 
 
@@ -178,15 +186,3 @@ def _check_num_chunks(config: DataConfig, longest: int) -> None:
             f"num_chunks is {config.num_chunks}, and the longest episode has {longest} frames: segments of chunks of "
             f"{config.chunk_length} would be nearly all padding; it must be at most {most}"
         )
-
-
-def collate(segments: Sequence[dict[str, Any]]) -> SegmentBatch:
-    """Segments of one layout as a batch."""
-    fields: dict[str, Any] = {
-        name: torch.from_numpy(np.stack([segment[name] for segment in segments]))
-        for name in segments[0]
-        if name != "instructions"
-    }
-    batch = SegmentBatch(**fields, instructions=tuple(segment["instructions"] for segment in segments))
-    assert batch.states.shape[-1] == UNIFIED_DIM
-    return batch

@@ -12,19 +12,22 @@ from ptr_robot.data.config import DataConfig
 
 @dataclass(frozen=True)
 class SegmentPlan:
-    """The frames of one segment, counted from the start of its episode; what lies past the end is clamped."""
+    """The frames of some segments, counted from the start of each one's episode; what lies past the end is clamped.
 
-    chunk_starts: NDArray[np.int64]  # (T,) not clamped
-    action_rows: NDArray[np.int64]  # (T, L)
-    action_is_pad: NDArray[np.bool_]  # (T, L)
-    chunk_is_pad: NDArray[np.bool_]  # (T,)
-    offset_steps: NDArray[np.int64]  # (T,)
-    has_target: NDArray[np.bool_]  # (T,)
-    state_rows: NDArray[np.int64]  # (T,)
-    future_rows: NDArray[np.int64]  # (T,) the current row where there is no target
-    frame_rows: NDArray[np.int64]  # (F,)
-    current_frame: NDArray[np.int64]  # (T,) into F
-    future_frame: NDArray[np.int64]  # (T,) into F
+    Of one segment the arrays have no B.
+    """
+
+    chunk_starts: NDArray[np.int64]  # (B, T) not clamped
+    action_rows: NDArray[np.int64]  # (B, T, L)
+    action_is_pad: NDArray[np.bool_]  # (B, T, L)
+    chunk_is_pad: NDArray[np.bool_]  # (B, T)
+    offset_steps: NDArray[np.int64]  # (B, T)
+    has_target: NDArray[np.bool_]  # (B, T)
+    state_rows: NDArray[np.int64]  # (B, T)
+    future_rows: NDArray[np.int64]  # (B, T) the current row where there is no target
+    frame_rows: NDArray[np.int64]  # (B, F)
+    current_frame: NDArray[np.int64]  # (B, T) into F
+    future_frame: NDArray[np.int64]  # (B, T) into F
 
 
 @dataclass(frozen=True)
@@ -56,37 +59,41 @@ class SegmentLayout:
         """Segments of an episode: one at every ``stride``-th frame, however close to its end."""
         return -(-length // self.stride)
 
-    def plan(self, start: int, length: int, first_sample_id: int) -> SegmentPlan:
-        """The segment that starts at frame ``start`` of an episode whose first frame has that sample id."""
-        chunk_starts = start + self.chunk_length * np.arange(self.num_chunks)  # (T,)
-        steps = chunk_starts[:, None] + np.arange(self.chunk_length)  # (T, L)
-        offsets = self._offsets(first_sample_id + chunk_starts)  # (T,)
-        has_target = chunk_starts + offsets < length
-        state_rows = np.minimum(chunk_starts, length - 1)
+    def plan(
+        self,
+        start: int | NDArray[np.int64],  # (B,) or one
+        length: int | NDArray[np.int64],  # (B,) or one
+        first_sample_id: int | NDArray[np.int64],  # (B,) or one
+    ) -> SegmentPlan:
+        """The segments that start at these frames of episodes of these lengths, whose first frames have these ids."""
+        starts, lengths, first_ids = (np.asarray(value)[..., None] for value in (start, length, first_sample_id))
+        chunk_starts = starts + self.chunk_length * np.arange(self.num_chunks)  # (B, T)
+        steps = chunk_starts[..., None] + np.arange(self.chunk_length)  # (B, T, L)
+        offsets = self._offsets(first_ids + chunk_starts)  # (B, T)
+        has_target = chunk_starts + offsets < lengths
+        state_rows = np.minimum(chunk_starts, lengths - 1)
         future_rows = np.where(has_target, chunk_starts + offsets, state_rows)
         chunks = np.arange(self.num_chunks)
         futures = chunks + (1 if self.shares_frames else self.num_chunks)
-        last = chunk_starts[-1:] + self.chunk_length
+        following = chunk_starts[..., -1:] + self.chunk_length if self.shares_frames else future_rows
         return SegmentPlan(
             chunk_starts=chunk_starts,
-            action_rows=np.minimum(steps, length - 1),
-            action_is_pad=steps >= length,
-            chunk_is_pad=chunk_starts >= length,
+            action_rows=np.minimum(steps, lengths[..., None] - 1),
+            action_is_pad=steps >= lengths[..., None],
+            chunk_is_pad=chunk_starts >= lengths,
             offset_steps=offsets,
             has_target=has_target,
             state_rows=state_rows,
             future_rows=future_rows,
-            frame_rows=np.minimum(
-                np.concatenate([state_rows, last if self.shares_frames else future_rows]), length - 1
-            ),
-            current_frame=chunks,
+            frame_rows=np.minimum(np.concatenate([state_rows, following], axis=-1), lengths - 1),
+            current_frame=np.broadcast_to(chunks, chunk_starts.shape).copy(),
             future_frame=np.where(has_target, futures, chunks),
         )
 
-    def _offsets(self, sample_ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _offsets(self, sample_ids: NDArray[np.int64]) -> NDArray[np.int64]:  # (B, T) -> (B, T)
         """Δ of each chunk: fixed, or drawn from the sample's identity alone, hence the same in every epoch."""
         low, high = self.offset_range
         if low == high:
-            return np.full(len(sample_ids), low, dtype=np.int64)
-        draws = [np.random.default_rng((self.seed, int(i))).integers(low, high + 1) for i in sample_ids]
-        return np.array(draws, dtype=np.int64)
+            return np.full(sample_ids.shape, low, dtype=np.int64)
+        draws = [np.random.default_rng((self.seed, int(i))).integers(low, high + 1) for i in sample_ids.flat]
+        return np.array(draws, dtype=np.int64).reshape(sample_ids.shape)

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor, nn
 
 from ptr_robot.data.batch import UNIFIED_DIM
@@ -74,5 +75,9 @@ def per_sample_mean(errors: Tensor, step_mask: Tensor, action_mask: Tensor) -> T
 
 def slot_noise(noise: Noise, chunk_length: int, action_mask: Tensor) -> Tensor:  # (N, L, 200) float32
     """Normal noise for each step and slot; zero in the slots a robot lacks."""
-    drawn = noise.normal(Purpose.ACTIONS, places(chunk_length, UNIFIED_DIM, device=action_mask.device))
-    return drawn * action_mask.unsqueeze(1)
+    everywhere = places(chunk_length, UNIFIED_DIM, device=action_mask.device)
+    if action_mask.device.type != "cpu":  # to wait for which slots there are would cost more than it saves
+        return noise.normal(Purpose.ACTIONS, everywhere) * action_mask.unsqueeze(1)
+    slots = action_mask.any(dim=0).nonzero().squeeze(1)  # (A,) those that any robot of the batch has: few of the 200
+    drawn = noise.normal(Purpose.ACTIONS, everywhere[:, slots]) * action_mask[:, slots].unsqueeze(1)
+    return torch.zeros((len(action_mask), *everywhere.shape)).index_copy_(2, slots, drawn)

@@ -6,8 +6,10 @@ import pytest
 import torch
 
 from ptr_robot.errors import ConfigError, NonFiniteError, ShapeError
+from ptr_robot.method import instructions, screening
 from ptr_robot.method.identification import standardised
 from ptr_robot.method.screening import CHANNELS, ScreeningConfig, Transitions, screen
+from ptr_robot.method.transitions import Episodes
 
 QUICK = ScreeningConfig(steps=300, batch_size=128, pool_size=256, hidden_dim=32, num_folds=3, lr=5e-3)
 EPISODES, CHUNKS, TASKS = 60, 12, 3
@@ -218,3 +220,40 @@ def test_rounds_after_the_first_are_named():
     told = list(dict.fromkeys(names))
     assert told[:3] == parts
     assert told[3:6] == [f"{part}, round 2 of at most 16" for part in parts]
+
+
+def test_loud_noise_among_the_evidence_is_turned_down(monkeypatch):
+    """The classifier is right and quiet, the judges are loud and know nothing: labels are those of the classifier."""
+    data = spoilt("instruction")
+    true_tasks = (torch.arange(EPISODES) // 2) % TASKS
+    random = torch.Generator().manual_seed(4)
+    quiet = 3 * torch.nn.functional.one_hot(true_tasks, TASKS).float()
+    loud = [4 * torch.randn(EPISODES, TASKS, generator=random) for _ in range(2)]
+
+    class Deaf(instructions.Judge):
+        def __init__(self, noise: torch.Tensor) -> None:
+            super().__init__(None, None)
+            object.__setattr__(self, "noise", noise)
+
+        def favoured(self, *_: object) -> torch.Tensor:
+            return self.noise
+
+    monkeypatch.setattr(instructions, "classified", lambda *_: quiet)
+    monkeypatch.setattr(instructions, "fit_recordings", lambda *_: [Deaf(noise) for noise in loud])
+    _, found = instructions.identify(data, Episodes.of(data), QUICK)
+    assert (found == true_tasks).float().mean() > 0.9
+    assert (sum(loud, quiet).argmax(dim=1) == true_tasks).float().mean() < 0.7
+
+
+def test_a_given_instruction_never_loses_all_of_its_episodes(monkeypatch):
+    """All of its episodes are taken for another task's, and for the worst of it."""
+    given = (torch.arange(EPISODES) >= 40).long()
+    data = lawful(tasks=given)
+    level = torch.where(given == 1, -3.0, 3.0) + 0.1 * torch.linspace(-1, 1, EPISODES)
+    means = torch.stack([level, level, torch.zeros(EPISODES)], dim=1)
+    monkeypatch.setattr(screening, "identify", lambda *_: (means, torch.zeros_like(given)))
+    found = screen(data, QUICK)
+    assert (found.weights[given == 0] == 1).all()
+    is_kept = found.weights[given == 1] > 0
+    assert is_kept.sum() == 5  # a quarter of twenty
+    assert is_kept[-5:].all()  # the best of them

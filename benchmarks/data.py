@@ -4,8 +4,8 @@
 
 Segments a second against LeRobot's own LeRobotDataset and DataLoader, which get the same segments in the same order,
 the same frames, size, batch size and number of workers, from a v3.0 copy made by LeRobot's converter; then memory
-while reading more and more data, under a limit below the size of the decoded frames; then rollouts
-(benchmarks/rollouts.py).
+while reading more and more data, under a limit below the size of the decoded frames; then what it saves to plan and
+read the segments of a batch together, without images; then rollouts (benchmarks/rollouts.py).
 """
 
 from __future__ import annotations
@@ -172,6 +172,23 @@ def memory(root: Path, folder: Path, limit: int) -> None:
         print(f"  {frames} frames, {decoded:.0f} MiB decoded: peak {peak / 1024:.0f} MiB", flush=True)
 
 
+def together(root: Path, folder: Path, rounds: int, size: int = 16) -> None:
+    """A batch of states and actions against its segments one by one, the fastest of each."""
+    data = DataConfig([SourceConfig(str(root))], num_chunks=2, image_size=0, cache_dir=str(folder / "cache_states"))
+    dataset = make_loader(data, size).dataset
+    numbers = torch.randperm(len(dataset), generator=torch.Generator().manual_seed(0))[:size].tolist()
+    whole, single = float("inf"), float("inf")
+    for _ in range(50 * rounds):
+        started = time.perf_counter()
+        dataset[numbers]
+        between = time.perf_counter()
+        for number in numbers:
+            dataset[[number]]
+        whole, single = min(whole, between - started), min(single, time.perf_counter() - between)
+    print(f"a batch of {size} segments without images: {1e3 * whole:.2f} ms, one by one {1e3 * single:.2f} ms", end="")
+    print(f" = {single / whole:.1f}x", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dataset", type=Path, required=True, help="the folder of a LeRobot dataset")
@@ -185,6 +202,7 @@ def main() -> None:
         root = convert(options.dataset, Path(folder))
         throughput(root, Path(folder), options.episodes, options.num_workers, options.rounds)
         memory(root, Path(folder), options.memory)
+        together(root, Path(folder), options.rounds)
     rollouts.report()
 
 

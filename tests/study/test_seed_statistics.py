@@ -7,7 +7,13 @@ import math
 import numpy as np
 import pytest
 
-from ptr_robot.study.seed_statistics import cluster_bootstrap, gap_share, mean_interval, paired_difference
+from ptr_robot.study.seed_statistics import (
+    cluster_bootstrap,
+    gap_share,
+    mean_interval,
+    paired_difference,
+    success_difference,
+)
 
 T_OF_TWO = 4.302652729911275  # Student's 97.5% quantile with 2 degrees of freedom, from tables
 T_OF_THREE = 3.182446305284263
@@ -45,6 +51,29 @@ def test_one_seed_tells_nothing_about_seeds() -> None:
     assert interval.estimate == 0.5
     assert math.isnan(interval.low)
     assert paired_difference(made({0: [1]}), made({1: [1]})) is None
+
+
+def test_seeds_that_agree_by_chance_leave_the_doubt_of_their_episodes() -> None:
+    """Both seeds differ by exactly .1; counted by hand, with half an episode added to each of the four ways."""
+    base = made({0: [1] * 5 + [0] * 5, 1: [1] * 4 + [0] * 6})
+    better = made({0: [1] * 4 + [0] + [1] * 2 + [0] * 3, 1: [1] * 5 + [0] * 5})
+    assert paired_difference(better, base).high == pytest.approx(0.1)
+    interval = success_difference(better, base)
+    gained, lost, count = 3 + 0.5, 1 + 0.5, 20 + 2
+    variance = ((gained + lost) / count - ((gained - lost) / count) ** 2) / count
+    assert interval.estimate == pytest.approx(0.1)
+    assert interval.high - 0.1 == pytest.approx(1.959963984540054 * math.sqrt(variance))
+    assert 0.1 - interval.low == pytest.approx(interval.high - 0.1)
+
+
+def test_seeds_that_differ_have_students_interval_whatever_their_episodes_say() -> None:
+    many = {seed: np.repeat(values, 100) for seed, values in BETTER.items()}
+    base = {seed: np.repeat(values, 100) for seed, values in BASE.items()}
+    assert success_difference(many, base) == paired_difference(many, base)
+    far = success_difference({0: many[0], 7: many[7]}, {0: base[0], 7: 0 * base[0]})
+    assert (far.low, far.high) == (-1, 1)  # two seeds: .25 and 1 apart
+    assert success_difference(made({0: [1]}), made({1: [1]})) is None
+    assert math.isnan(success_difference(made({0: [1, 1]}), made({0: [0, 1]})).low)
 
 
 def test_the_share_of_the_gap_ends_where_a_paired_difference_just_holds_zero() -> None:

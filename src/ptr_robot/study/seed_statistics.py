@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,25 @@ def paired_difference(method: Outcomes, baseline: Outcomes) -> Interval | None:
     if len(seeds) < 2:
         return Interval(first[0] - second[0], math.nan, math.nan, CONFIDENCE)
     return paired_t_interval(first, second, CONFIDENCE)
+
+
+def success_difference(method: Outcomes, baseline: Outcomes) -> Interval | None:
+    """The same for outcomes of single episodes, at least as wide as these alone leave it.
+
+    Few seeds may agree by chance: Student's interval would then be as good as nothing, though every seed's rates are
+    counts of so many episodes. Their part is Agresti and Min's interval of paired proportions: half an episode is added
+    to each of the four ways in which two outcomes can fall.
+    """
+    interval = paired_difference(method, baseline)
+    if interval is None or math.isnan(interval.low):
+        return interval
+    differences = np.concatenate([method[seed] - baseline[seed] for seed in shared_seeds(method, baseline)])
+    count = len(differences) + 2
+    variance = (np.square(differences).sum() + 1 - differences.sum() ** 2 / count) / count**2
+    half_width = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2) * math.sqrt(variance)
+    low = min(interval.low, interval.estimate - half_width)
+    high = max(interval.high, interval.estimate + half_width)
+    return Interval(interval.estimate, max(low, -1.0), min(high, 1.0), CONFIDENCE)
 
 
 def cluster_bootstrap(method: Outcomes, baseline: Outcomes, seed: int = 0) -> Interval | None:

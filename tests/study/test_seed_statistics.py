@@ -7,12 +7,14 @@ import math
 import numpy as np
 import pytest
 
+from ptr_robot.sim.statistics import wilson_interval
 from ptr_robot.study.seed_statistics import (
     cluster_bootstrap,
     gap_share,
     mean_interval,
     paired_difference,
     success_difference,
+    success_rate,
 )
 
 T_OF_TWO = 4.302652729911275  # Student's 97.5% quantile with 2 degrees of freedom, from tables
@@ -64,6 +66,15 @@ def test_seeds_that_agree_by_chance_leave_the_doubt_of_their_episodes() -> None:
     assert interval.estimate == pytest.approx(0.1)
     assert interval.high - 0.1 == pytest.approx(1.959963984540054 * math.sqrt(variance))
     assert 0.1 - interval.low == pytest.approx(interval.high - 0.1)
+
+
+def test_rates_that_agree_by_chance_leave_the_doubt_of_their_episodes_too() -> None:
+    alike = success_rate(made({0: [1] * 9 + [0], 1: [0] + [1] * 9}))
+    expected = wilson_interval(18, 20)
+    assert (alike.estimate, alike.low, alike.high) == (0.9, expected.low, expected.high)
+    apart = {0: np.repeat([1.0, 0.0], 500), 1: np.repeat([1.0, 1.0], 500), 2: np.repeat([0.0, 0.0, 0.0, 1.0], 250)}
+    assert success_rate(apart) == mean_interval([0.5, 1.0, 0.25])
+    assert math.isnan(success_rate(made({0: [1, 0]})).low)
 
 
 def test_seeds_that_differ_have_students_interval_whatever_their_episodes_say() -> None:

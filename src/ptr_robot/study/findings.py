@@ -10,7 +10,14 @@ import numpy as np
 from ptr_robot.sim.statistics import Interval
 from ptr_robot.study.cell_record import CellRecord
 from ptr_robot.study.detection import count_of
-from ptr_robot.study.seed_statistics import Outcomes, cluster_bootstrap, gap_share, mean_interval, success_difference
+from ptr_robot.study.seed_statistics import (
+    Outcomes,
+    cluster_bootstrap,
+    gap_share,
+    mean_interval,
+    success_difference,
+    success_rate,
+)
 from ptr_robot.study.study_run import StudyRecords
 
 
@@ -114,7 +121,7 @@ def _find_method(
         num_episodes=sum(len(values) for values in own.values()),
         num_training_episodes=float(np.mean([cell.num_training_episodes for cell in cells.values()])),
         success_by_task={task: float(np.mean([c.success_of(task) for c in cells.values()])) for task in tasks},
-        success=mean_interval([float(values.mean()) for values in own.values()]),
+        success=success_rate(own),
         difference=None if is_baseline else success_difference(own, baseline),
         difference_bootstrap=None if is_baseline else cluster_bootstrap(own, baseline),
         gap_share=None if is_baseline or is_bound else gap_share(own, baseline, upper_bound),

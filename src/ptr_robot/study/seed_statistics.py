@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptr_robot.errors import require
-from ptr_robot.sim.statistics import Interval, paired_t_interval
+from ptr_robot.sim.statistics import Interval, paired_t_interval, wilson_interval
 
 Outcomes = Mapping[int, NDArray[np.float64]]  # by seed: (episodes,) 1 or 0, on layouts that methods share
 
@@ -26,6 +26,16 @@ def mean_interval(values: Sequence[float]) -> Interval:
     quantile = float(require("scipy.stats", "sim").t.ppf(0.5 + CONFIDENCE / 2, len(values) - 1))
     half_width = quantile * float(np.std(values, ddof=1)) / math.sqrt(len(values))
     return Interval(mean, mean - half_width, mean + half_width, CONFIDENCE)
+
+
+def success_rate(method: Outcomes) -> Interval:
+    """The mean over seeds with Student's interval, at least as wide as Wilson's of all episodes."""
+    over_seeds = mean_interval([float(values.mean()) for values in method.values()])
+    if math.isnan(over_seeds.low):
+        return over_seeds
+    outcomes = np.concatenate(list(method.values()))
+    alone = wilson_interval(int(outcomes.sum()), len(outcomes), CONFIDENCE)
+    return Interval(over_seeds.estimate, min(over_seeds.low, alone.low), max(over_seeds.high, alone.high), CONFIDENCE)
 
 
 def paired_difference(method: Outcomes, baseline: Outcomes) -> Interval | None:

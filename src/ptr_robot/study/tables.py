@@ -15,7 +15,7 @@ from ptr_robot.study.text_table import (
 NOTES = (
     "Success is the mean over tasks and seeds; in brackets are 95% intervals. Those of success and the difference to "
     "the baseline are Student's over seeds, the difference paired by seed: all methods of a seed share the data, the "
-    "initial weights and the layouts. The difference's is at least as wide as the evaluation episodes alone leave it. "
+    "initial weights and the layouts. Both are at least as wide as the evaluation episodes alone leave them. "
     "The share of the gap from the baseline to the clean part alone has Fieller's interval over seeds; it is n/a where "
     "the gap's own interval reaches zero. Filters keep the better half of each task's episodes; every row takes the "
     "same number of steps with the same batch.",

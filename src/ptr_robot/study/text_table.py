@@ -73,9 +73,8 @@ def difference_with_interval(interval: Interval | None) -> str:
 
 def share_with_interval(interval: Interval) -> str:
     """``75% [40, 110]``."""
-    if math.isnan(interval.low):
-        return f"{interval.estimate:.0%}"
-    return f"{interval.estimate:.0%} [{100 * interval.low:.0f}, {100 * interval.high:.0f}]".replace("-", "−")
+    limits = "" if math.isnan(interval.low) else f" [{100 * interval.low:.0f}, {100 * interval.high:.0f}]"
+    return f"{interval.estimate:.0%}{limits}".replace("-", "−")
 
 
 def _row(cells: tuple[str, ...] | list[str]) -> str:

@@ -230,8 +230,8 @@ def test_a_batch_is_its_segments_side_by_side(mixture):
             one.sample_id[0, 0] - first_sample(dataset, source),
         )
     for outside in (-1, len(dataset)):
-        with pytest.raises(IndexError, match=f"of {len(dataset)}"):
-            dataset.locate(outside)
+        with pytest.raises(IndexError, match=f"segment {outside} of {len(dataset)}"):
+            dataset[[0, outside]]
 
 
 def first_sample(dataset, source: int) -> int:

@@ -62,18 +62,20 @@ def test_seeds_that_agree_by_chance_leave_the_doubt_of_their_episodes() -> None:
     assert paired_difference(better, base).high == pytest.approx(0.1)
     interval = success_difference(better, base)
     gained, lost, count = 3 + 0.5, 1 + 0.5, 20 + 2
-    variance = ((gained + lost) / count - ((gained - lost) / count) ** 2) / count
+    centre = (gained - lost) / count
+    half_width = 1.959963984540054 * math.sqrt(((gained + lost) / count - centre**2) / count)
     assert interval.estimate == pytest.approx(0.1)
-    assert interval.high - 0.1 == pytest.approx(1.959963984540054 * math.sqrt(variance))
-    assert 0.1 - interval.low == pytest.approx(interval.high - 0.1)
+    assert interval.low == pytest.approx(centre - half_width)
+    assert interval.high == pytest.approx(centre + half_width)
+    assert gap_share(better, base, better) is None  # and a share of what may be chance means nothing
 
 
 def test_rates_that_agree_by_chance_leave_the_doubt_of_their_episodes_too() -> None:
     alike = success_rate(made({0: [1] * 9 + [0], 1: [0] + [1] * 9}))
     expected = wilson_interval(18, 20)
     assert (alike.estimate, alike.low, alike.high) == (0.9, expected.low, expected.high)
-    apart = {0: np.repeat([1.0, 0.0], 500), 1: np.repeat([1.0, 1.0], 500), 2: np.repeat([0.0, 0.0, 0.0, 1.0], 250)}
-    assert success_rate(apart) == mean_interval([0.5, 1.0, 0.25])
+    apart = {seed: np.repeat([1.0, 0.0], [ones, 1000 - ones]) for seed, ones in enumerate((500, 600, 400))}
+    assert success_rate(apart) == mean_interval([0.5, 0.6, 0.4])
     assert math.isnan(success_rate(made({0: [1, 0]})).low)
 
 
@@ -89,8 +91,10 @@ def test_seeds_that_differ_have_students_interval_whatever_their_episodes_say() 
 
 def test_the_share_of_the_gap_ends_where_a_paired_difference_just_holds_zero() -> None:
     gains, gaps = [0.25, 0.5, 0.3, 0.35], [0.75, 0.7, 0.65, 0.6]
-    base = made({number: [0] for number in range(4)})
-    share = gap_share(*(made({n: [v] for n, v in enumerate(part)}) if part else base for part in (gains, None, gaps)))
+    base = made({number: [0] * 100 for number in range(4)})
+    share = gap_share(
+        *(made({n: [v] * 100 for n, v in enumerate(part)}) if part else base for part in (gains, None, gaps))
+    )
     assert share.estimate == pytest.approx(sum(gains) / sum(gaps))
     assert share.low < share.estimate < share.high
     for limit in (share.low, share.high):
@@ -105,7 +109,7 @@ def test_the_interval_of_the_share_holds_it_as_often_as_it_says() -> None:
     holds = []
     while len(holds) < 600:
         base, better, best = generator.normal([[0.58], [0.68], [0.74]], 0.05, (3, 5))
-        share = gap_share(*({n: rates[n : n + 1] for n in range(5)} for rates in (better, base, best)))
+        share = gap_share(*({n: np.repeat(rates[n], 1000) for n in range(5)} for rates in (better, base, best)))
         if share is not None:  # the gap's own interval is above zero
             holds.append(share.low <= (0.68 - 0.58) / (0.74 - 0.58) <= share.high)
     assert 0.92 <= np.mean(holds) <= 0.98

@@ -107,7 +107,7 @@ class SegmentDataset:
             "sample_id": np.where(plan.chunk_is_pad, -1, places.first_sample[:, None] + plan.chunk_starts),
             "phase": (plan.state_rows / np.maximum(1, places.length - 1)[:, None]).astype(np.float32),
             "episode_id": places.episode_id,
-            "task_id": np.array([self.task_ids[text] for text in instructions]),
+            "task_id": np.array([self.task_ids[text] for text in instructions], dtype=np.int64),
             "source_id": places.source,
         }
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}

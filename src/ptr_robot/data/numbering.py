@@ -65,8 +65,9 @@ class SegmentNumbering:
     def locate(self, numbers: Sequence[int] | Integers) -> Places:
         """Where the segments of these numbers lie."""
         chosen = np.asarray(numbers, dtype=np.int64)
-        if len(chosen) and not (chosen.min() >= 0 and chosen.max() < len(self)):
-            raise IndexError(f"segments {chosen.min()} to {chosen.max()} of {len(self)}")
+        outside = chosen[(chosen < 0) | (chosen >= len(self))]
+        if len(outside):
+            raise IndexError(f"segment {outside[0]} of {len(self)}")
         row = np.searchsorted(self._ends, chosen, side="right")
         before = np.where(row > 0, self._ends[row - 1], 0)
         return Places(

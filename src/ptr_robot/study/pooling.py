@@ -56,7 +56,10 @@ def pooling_table(findings: tuple[PoolingFinding, ...]) -> TextTable | None:
             cells = (rate(rates.get(task)) for task in tasks)
             rows.append((f"{finding.title}, {title}", *cells, rate_with_interval(mean), against))
     columns = ("policy", *(task.removesuffix("-v3") for task in tasks), "all", "difference")
-    note = "The difference is generalist minus specialists, paired by seed; every policy meets the same layouts."
+    note = (
+        "The difference is generalist minus specialists, paired by seed; every policy meets the same layouts. "
+        "Intervals here are over seeds alone."
+    )
     return TextTable("pooled sources against one policy each", columns, tuple(rows), note)
 
 

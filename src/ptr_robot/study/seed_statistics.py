@@ -35,7 +35,7 @@ def success_rate(method: Outcomes) -> Interval:
         return over_seeds
     outcomes = np.concatenate(list(method.values()))
     alone = wilson_interval(int(outcomes.sum()), len(outcomes), CONFIDENCE)
-    return Interval(over_seeds.estimate, min(over_seeds.low, alone.low), max(over_seeds.high, alone.high), CONFIDENCE)
+    return _hull(over_seeds, alone.low, alone.high, lowest=0.0)
 
 
 def paired_difference(method: Outcomes, baseline: Outcomes) -> Interval | None:
@@ -56,16 +56,21 @@ def success_difference(method: Outcomes, baseline: Outcomes) -> Interval | None:
     counts of so many episodes. Their part is Agresti and Min's interval of paired proportions: half an episode is added
     to each of the four ways in which two outcomes can fall.
     """
-    interval = paired_difference(method, baseline)
-    if interval is None or math.isnan(interval.low):
-        return interval
+    over_seeds = paired_difference(method, baseline)
+    if over_seeds is None or math.isnan(over_seeds.low):
+        return over_seeds
     differences = np.concatenate([method[seed] - baseline[seed] for seed in shared_seeds(method, baseline)])
     count = len(differences) + 2
-    variance = (np.square(differences).sum() + 1 - differences.sum() ** 2 / count) / count**2
-    half_width = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2) * math.sqrt(variance)
-    low = min(interval.low, interval.estimate - half_width)
-    high = max(interval.high, interval.estimate + half_width)
-    return Interval(interval.estimate, max(low, -1.0), min(high, 1.0), CONFIDENCE)
+    centre = float(differences.sum()) / count
+    variance = (float(np.square(differences).sum()) + 1) / count - centre**2
+    half_width = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2) * math.sqrt(variance / count)
+    return _hull(over_seeds, centre - half_width, centre + half_width, lowest=-1.0)
+
+
+def _hull(over_seeds: Interval, low: float, high: float, lowest: float) -> Interval:
+    """The interval over seeds and that of the episodes alone in one, within what is possible."""
+    low, high = max(lowest, min(over_seeds.low, low)), min(1.0, max(over_seeds.high, high))
+    return Interval(over_seeds.estimate, low, high, CONFIDENCE)
 
 
 def cluster_bootstrap(method: Outcomes, baseline: Outcomes, seed: int = 0) -> Interval | None:
@@ -90,7 +95,7 @@ def gap_share(method: Outcomes, baseline: Outcomes, upper_bound: Outcomes) -> In
 
     None where the gap's own interval reaches zero or cannot be told: a share of nothing means nothing.
     """
-    gap = paired_difference(upper_bound, baseline)
+    gap = success_difference(upper_bound, baseline)
     seeds = sorted({*shared_seeds(method, baseline)} & {*shared_seeds(upper_bound, baseline)})
     if gap is None or not gap.low > 0 or not seeds:
         return None

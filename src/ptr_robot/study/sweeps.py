@@ -12,7 +12,7 @@ from ptr_robot.study.cell_record import CellRecord
 from ptr_robot.study.cell_training import all_settings
 from ptr_robot.study.definition import Study
 from ptr_robot.study.findings import outcomes
-from ptr_robot.study.seed_statistics import mean_interval
+from ptr_robot.study.seed_statistics import success_rate
 from ptr_robot.study.study_run import StudyRecords
 from ptr_robot.study.text_table import TextTable, rate, rate_with_interval
 
@@ -89,12 +89,11 @@ def sweep_table(sweeps: tuple[Sweep, ...]) -> TextTable | None:
 
 
 def _point(value: float, method: str, cells: dict[int, CellRecord], is_reference: bool) -> SweepPoint:
-    rates = [float(values.mean()) for values in outcomes(cells).values()]
     records = list(cells.values())
     return SweepPoint(
         value,
         method,
-        mean_interval(rates),
+        success_rate(outcomes(cells)),
         _mean_of(records, lambda cell: _last(cell, "score_mean")),
         _mean_of(records, lambda cell: _last(cell, "weight_std")),
         is_reference,

@@ -16,9 +16,9 @@ NOTES = (
     "Success is the mean over tasks and seeds; in brackets are 95% intervals. Those of success and the difference to "
     "the baseline are Student's over seeds, the difference paired by seed: all methods of a seed share the data, the "
     "initial weights and the layouts. Both are at least as wide as the evaluation episodes alone leave them. "
-    "The share of the gap from the baseline to the clean part alone has Fieller's interval over seeds; it is n/a where "
-    "the gap's own interval reaches zero. Filters keep the better half of each task's episodes; every row takes the "
-    "same number of steps with the same batch.",
+    "The share of the gap from the baseline to the clean part alone has Fieller's interval over seeds alone; it is n/a "
+    "where the gap's own interval reaches zero. Filters keep the better half of each task's episodes; every row takes "
+    "the same number of steps with the same batch.",
     "AUROC: how often a good episode gets the higher value than one with the fault, among episodes that the dataset "
     "gives to the same task; 0.50 is chance, the mean over seeds is shown. An episode with several faults counts for "
     "each.",

@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Protocol
 
-import torch
 from torch import Tensor, nn
 
 from ptr_robot.data.batch import UNIFIED_DIM
@@ -80,4 +79,4 @@ def slot_noise(noise: Noise, chunk_length: int, action_mask: Tensor) -> Tensor: 
         return noise.normal(Purpose.ACTIONS, everywhere) * action_mask.unsqueeze(1)
     slots = action_mask.any(dim=0).nonzero().squeeze(1)  # (A,) those that any robot of the batch has: few of the 200
     drawn = noise.normal(Purpose.ACTIONS, everywhere[:, slots]) * action_mask[:, slots].unsqueeze(1)
-    return torch.zeros((len(action_mask), *everywhere.shape)).index_copy_(2, slots, drawn)
+    return drawn.new_zeros((len(action_mask), *everywhere.shape)).index_copy_(2, slots, drawn)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ptr_robot.method import ExponentialWeightMap
@@ -16,6 +16,7 @@ betas = st.floats(0.05, 10)
 maps = st.builds(ExponentialWeightMap, st.floats(0, 1), st.floats(0, 1), st.floats(1, 100))
 
 
+@example([-18.0], 1.0, ExponentialWeightMap(0.9852206504807324, 0.0, 1.0))  # 1 + α (w − 1) lost its last digits
 @given(scores, betas, maps)
 def test_weights_stay_within_their_bounds_for_any_score(values, beta, weight_map):
     weights = weight_map(torch.tensor(values), beta)

@@ -50,7 +50,8 @@ class ExponentialWeightMap:
         if self.alpha == 0:
             return torch.ones_like(scores)
         clipped = torch.exp(scores / beta).clamp(self.w_min, self.w_max)
-        return clipped if self.alpha == 1 else 1 + self.alpha * (clipped - 1)
+        # 1 + α (w − 1), in a form that keeps its precision where the weight is small.
+        return clipped if self.alpha == 1 else (1 - self.alpha) + self.alpha * clipped
 
 
 def kl_bound(bounds: tuple[float, float]) -> float:

@@ -31,8 +31,8 @@ import torch
 from torch.utils.data import DataLoader
 
 from ptr_robot.data.config import DataConfig, SourceConfig
-from ptr_robot.data.index import open_index
-from ptr_robot.data.loader import SegmentLoader, make_loader
+from ptr_robot.data.lerobot.index import open_index
+from ptr_robot.data.segments.loader import SegmentLoader, make_loader
 
 SIZE = 224
 BATCH = 8

@@ -14,12 +14,12 @@ import time
 import numpy as np
 import numpy.typing as npt
 
-from ptr_robot.sim.collection import plan_episodes, resolve_mixture
-from ptr_robot.sim.demonstration import demonstrate
-from ptr_robot.sim.environment import MetaWorldEnvironment
-from ptr_robot.sim.operators import OPERATORS
-from ptr_robot.sim.performance import Demonstration
-from ptr_robot.sim.tasks import resolve_tasks
+from ptr_robot.envs.collection import plan_episodes, resolve_mixture
+from ptr_robot.envs.metaworld.demonstration import demonstrate
+from ptr_robot.envs.metaworld.environment import MetaWorldEnvironment
+from ptr_robot.envs.metaworld.operators import OPERATORS
+from ptr_robot.envs.metaworld.performance import Demonstration
+from ptr_robot.envs.metaworld.tasks import resolve_tasks
 
 NUM_EPISODES = 24
 Values = npt.NDArray[np.float64]

@@ -18,10 +18,10 @@ import mujoco
 import numpy as np
 import numpy.typing as npt
 
-from ptr_robot.sim.environment import MetaWorldEnvironment
-from ptr_robot.sim.policies import Observation, RolloutEpisode
-from ptr_robot.sim.rendering import CameraConfig
-from ptr_robot.sim.rollouts import RolloutConfig, rollout
+from ptr_robot.envs.metaworld.environment import MetaWorldEnvironment
+from ptr_robot.eval.interface import Observation, RolloutEpisode
+from ptr_robot.envs.metaworld.rendering import CameraConfig
+from ptr_robot.eval.rollouts import RolloutConfig, rollout
 
 TASK = "pick-place-v3"
 MAX_STEPS = 96

@@ -30,13 +30,13 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils.flop_counter import FlopCounterMode
 
-from ptr_robot.data.batch import SegmentBatch
+from ptr_robot.data.segments.batch import SegmentBatch
 from ptr_robot.method import PTR, ChunkForward, EMATargetEncoder, Samples
 from ptr_robot.policy.interface import TrainingChunk
 from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import ActionChunk, Observation
-from ptr_robot.policy.presets import preset
-from ptr_robot.policy.vla import MixturePolicy
+from ptr_robot.policy.vla.presets import preset
+from ptr_robot.policy.vla.policy import MixturePolicy
 from ptr_robot.train.build import build_parts
 from ptr_robot.train.config import DatasetConfig, PolicyChoice, TrainConfig, method_config, resolve
 from ptr_robot.train.loop import make_accelerator

@@ -8,7 +8,7 @@ import pytest
 
 from ptr_robot.cli.collect import CollectConfig, main
 from ptr_robot.cli.flags import flag_names
-from ptr_robot.sim.recording import RecordingConfig
+from ptr_robot.envs.recording import RecordingConfig
 
 
 def test_help_explains_every_flag(capsys):

@@ -8,7 +8,7 @@ import pytest
 
 from ptr_robot.cli.main import run
 from ptr_robot.data.ground_truth import read_ground_truth
-from ptr_robot.data.index import open_index
+from ptr_robot.data.lerobot.index import open_index
 from ptr_robot.errors import ConfigError
 
 from ..data.v21_writer import LENGTHS, TASKS, write_v21

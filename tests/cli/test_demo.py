@@ -22,7 +22,7 @@ from ptr_robot.study.demo_plan import (
     training_flags,
     training_stage,
 )
-from ptr_robot.study.report import comparison_rows, write_report
+from ptr_robot.study.report.demo_report import comparison_rows, write_report
 from ptr_robot.study.training_runs import TrainingCommand, TrainingFailedError, train_side_by_side
 from ptr_robot.train.records import read_records
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from ptr_robot.method.episodes import channel_weights, keep_share
+from ptr_robot.method.episode_evidence import channel_weights, keep_share
 from ptr_robot.method.mixture import (
     TwoPopulations,
     fit_two_populations,

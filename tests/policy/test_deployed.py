@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from ptr_robot.data.normalisers import Normaliser
+from ptr_robot.data.robots.normalisers import Normaliser
 from ptr_robot.data.robots import load_robot
-from ptr_robot.data.source import UnifiedMap
+from ptr_robot.data.segments.source import UnifiedMap
 from ptr_robot.errors import ConfigError, ShapeError
-from ptr_robot.method.belief import BeliefTokenizer
-from ptr_robot.method.config import BeliefConfig
+from ptr_robot.method.ptr.belief import BeliefTokenizer
+from ptr_robot.method.ptr.config import BeliefConfig
 from ptr_robot.policy.deployed import DeployedPolicy, RobotObservation
 from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import Observation
-from ptr_robot.policy.vla import build_policy
+from ptr_robot.policy.vla.policy import build_policy
 from tests.policy.conftest import LENGTH, small_config
 
 CAMERA = "observation.images.corner2"

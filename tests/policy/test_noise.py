@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 
 from ptr_robot.method.hashing import hash_integers
-from ptr_robot.policy.heads.base import slot_noise
+from ptr_robot.policy.vla.heads.base import slot_noise
 from ptr_robot.policy.noise import Noise, Purpose, places
 
 MANY = 200

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from ptr_robot.errors import ConfigError, ShapeError
-from ptr_robot.method.belief import BeliefTokenizer
-from ptr_robot.method.config import BeliefConfig
+from ptr_robot.method.ptr.belief import BeliefTokenizer
+from ptr_robot.method.ptr.config import BeliefConfig
 from ptr_robot.policy.recursion import ChunkPredictor
 from tests.policy.conftest import make_observation, noise, take
 

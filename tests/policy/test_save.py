@@ -11,9 +11,9 @@ from safetensors.torch import load_file, save_file
 
 from ptr_robot.errors import ConfigError, DataError
 from ptr_robot.policy import save
-from ptr_robot.policy.robots import RobotRecord, check_robot
+from ptr_robot.policy.robot_record import RobotRecord, check_robot
 from ptr_robot.policy.save import load_policy, load_weights, save_policy
-from ptr_robot.policy.vla import build_policy
+from ptr_robot.policy.vla.policy import build_policy
 from tests.policy.conftest import make_observation, noise, small_config
 
 ROBOT = RobotRecord("metaworld", state_slots=(0, 1, 2, 44), action_slots=(0, 1, 2, 18))

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from ptr_robot.data.normalisers import Normaliser
+from ptr_robot.data.robots.normalisers import Normaliser
 from ptr_robot.data.robots import load_robot
-from ptr_robot.data.slots import SlotMap
-from ptr_robot.data.source import UnifiedMap
-from ptr_robot.method.belief import BeliefTokenizer
-from ptr_robot.method.config import BeliefConfig
-from ptr_robot.policy.vla import build_policy
+from ptr_robot.data.robots.slots import SlotMap
+from ptr_robot.data.segments.source import UnifiedMap
+from ptr_robot.method.ptr.belief import BeliefTokenizer
+from ptr_robot.method.ptr.config import BeliefConfig
+from ptr_robot.policy.vla.policy import build_policy
 from ptr_robot.train.sources import SourceRecord
 from ptr_robot.train.trained import TrainedPolicy, save_trained
 from tests.policy.conftest import small_config

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ptr_robot.study.cell_record import CellRecord, EpisodeOutcome
-from ptr_robot.study.definition import Study
-from ptr_robot.study.study_run import StudyRecords
+from ptr_robot.study.cells.record import CellRecord, EpisodeOutcome
+from ptr_robot.study.spec.definition import Study
+from ptr_robot.study.run import StudyRecords
 
 EPISODES = 10
 

@@ -10,8 +10,8 @@ import pytest
 
 from ptr_robot.cli.train import read_flags
 from ptr_robot.errors import ConfigError
-from ptr_robot.method.config import PTRConfig
-from ptr_robot.policy.presets import preset
+from ptr_robot.method.ptr.config import PTRConfig
+from ptr_robot.policy.vla.presets import preset
 from ptr_robot.train.config import resolve
 from ptr_robot.train.config_file import write_config
 

@@ -17,12 +17,12 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from ptr_robot.cli.main import run as run_command
 from ptr_robot.errors import DataError
-from ptr_robot.method.config import PTRConfig
+from ptr_robot.method.ptr.config import PTRConfig
 from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import Observation
 from ptr_robot.train.build import build_parts
 from ptr_robot.train.config import DatasetConfig, PolicyChoice, method_config, resolve
-from ptr_robot.train.episodes import EpisodeLedger
+from ptr_robot.train.episode_records import EpisodeLedger
 from ptr_robot.train.loop import Trainer, endless, make_accelerator, train
 from ptr_robot.train.records import read_records
 from ptr_robot.train.trained import load_trained, pretrained_folder

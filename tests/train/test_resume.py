@@ -18,7 +18,7 @@ from ptr_robot.errors import ConfigError, DataError, PTRError
 from ptr_robot.train.build import build_parts
 from ptr_robot.train.checkpoint import latest_checkpoint
 from ptr_robot.train.config import OptimizerConfig, resolve
-from ptr_robot.train.episodes import EpisodeLedger
+from ptr_robot.train.episode_records import EpisodeLedger
 from ptr_robot.train.interruption import StopRequest
 from ptr_robot.train.loop import train
 from ptr_robot.train.records import read_records

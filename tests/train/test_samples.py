@@ -9,7 +9,7 @@ from datetime import datetime
 import pytest
 import torch
 
-from ptr_robot.method.config import TargetConfig
+from ptr_robot.method.ptr.config import TargetConfig
 from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import ActionChunk, Observation
 from ptr_robot.train.build import build_parts

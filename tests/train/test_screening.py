@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from ptr_robot.data.config import SourceConfig
-from ptr_robot.data.metadata import read_parquet
+from ptr_robot.data.lerobot.metadata import read_parquet
 from ptr_robot.errors import ConfigError, DataError
-from ptr_robot.method.screening import Screening, ScreeningConfig, screen
+from ptr_robot.method.scoring.screen import Screening, ScreeningConfig, screen
 from ptr_robot.train.build import build_parts
 from ptr_robot.train.config import DatasetConfig, PolicyChoice, resolve
-from ptr_robot.train.episodes import EPISODE_SCORES_FILE
+from ptr_robot.train.episode_records import EPISODE_SCORES_FILE
 from ptr_robot.train.loop import train
 from ptr_robot.train.screening import SCREENING_FILE, _alike, _transitions, describe_screening
 

@@ -14,12 +14,12 @@ from rich.text import Text
 
 from ptr_robot.cli.flags import parse_flags
 from ptr_robot.errors import ConfigError
-from ptr_robot.sim.collection import PlannedEpisode, plan_episodes, resolve_mixture
-from ptr_robot.sim.operators import OPERATORS, OperatorConfig, read_operators
-from ptr_robot.sim.recording import RecordedEpisode, RecordingConfig, record
-from ptr_robot.sim.rendering import CameraConfig
-from ptr_robot.sim.tasks import resolve_tasks
-from ptr_robot.study.progress import counting
+from ptr_robot.envs.collection import PlannedEpisode, plan_episodes, resolve_mixture
+from ptr_robot.envs.metaworld.operators import OPERATORS, OperatorConfig, read_operators
+from ptr_robot.envs.recording import RecordedEpisode, RecordingConfig, record
+from ptr_robot.envs.metaworld.rendering import CameraConfig
+from ptr_robot.envs.metaworld.tasks import resolve_tasks
+from ptr_robot.progress import counting
 
 
 @dataclass

@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
         raise ConfigError(f"{missing} is missing: ptr corrupt SOURCE --output_dir=FOLDER --kind=combined")
     _check_read(flags)
     from ptr_robot.data.corruptions import corrupt_dataset, paper_corruptions
-    from ptr_robot.data.index import find_folder
+    from ptr_robot.data.lerobot.index import find_folder
 
     corruptions = paper_corruptions(
         flags.kind,

@@ -9,10 +9,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from ptr_robot.cli.flags import parse_flags
-from ptr_robot.sim.results import EpisodeResult, RolloutResult
-from ptr_robot.sim.statistics import Interval
-from ptr_robot.study.evaluation import RESULTS_FILE, EvaluationConfig, checked_groups, evaluate
-from ptr_robot.study.progress import counting
+from ptr_robot.eval.results import EpisodeResult, RolloutResult
+from ptr_robot.eval.success_statistics import Interval
+from ptr_robot.eval.evaluation import RESULTS_FILE, EvaluationConfig, checked_groups, evaluate
+from ptr_robot.progress import counting
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ptr_robot.data.summary import DatasetSummary, LengthSummary, SlotSummary, TruthSummary
+from ptr_robot.data.inspect.summary import DatasetSummary, LengthSummary, SlotSummary, TruthSummary
 from ptr_robot.errors import require
 
 BAR = "█"

@@ -101,16 +101,16 @@ NOT_OF_THE_STUDY = ("study", "output_dir", "num_workers", "keep_checkpoints", "r
 def main(arguments: Sequence[str]) -> int:
     """Run the verb; the exit code is 1 where a cell failed."""
     flags = parse_flags(StudyFlags, arguments, positional=["study"])
-    from ptr_robot.study.definition_file import built_in_studies, read_study
+    from ptr_robot.study.spec.definition_file import built_in_studies, read_study
 
     if not flags.study:
         names = ", ".join(built_in_studies())
         raise ConfigError(f"which study? ptr study NAME, one of: {names}; or ptr study FILE.yaml")
     study = read_study(flags.study, overrides(flags))
     root = Path(flags.output_dir or f"outputs/study/{study.name}").expanduser()
-    from ptr_robot.study.study_progress import StudyProgress
-    from ptr_robot.study.study_report import print_report, write_report
-    from ptr_robot.study.study_run import read_records, run_study
+    from ptr_robot.study.run_progress import StudyProgress
+    from ptr_robot.study.report.study_report import print_report, write_report
+    from ptr_robot.study.run import read_records, run_study
 
     rich = require("rich.console", "lerobot")
     if not flags.report_only:

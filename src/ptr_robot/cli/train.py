@@ -14,8 +14,8 @@ from typing import Any
 
 from ptr_robot.cli.flags import parse_flags
 from ptr_robot.errors import ConfigError, MissingExtraError, require
-from ptr_robot.method.config import PTRConfig
-from ptr_robot.method.screening import ScreeningConfig
+from ptr_robot.method.ptr.config import PTRConfig
+from ptr_robot.method.scoring.screen import ScreeningConfig
 from ptr_robot.train.config import PolicyChoice, TrainConfig, resolve, unread_setting
 from ptr_robot.train.config_file import CONFIG_FILE, flattened, merged
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ptr_robot.data.frames import RESIZE_MODES
-from ptr_robot.data.normalisers import KINDS
+from ptr_robot.data.lerobot.frames import RESIZE_MODES
+from ptr_robot.data.robots.normalisers import KINDS
 from ptr_robot.errors import ConfigError, did_you_mean
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from ptr_robot.data.metadata import read_episodes, read_info
+from ptr_robot.data.lerobot.metadata import read_episodes, read_info
 from ptr_robot.errors import DataError
 
 GROUND_TRUTH_FILE = "meta/ptr_ground_truth.jsonl"

@@ -1,8 +1,8 @@
 """Posterior-Transition Reweighting in plain PyTorch: torch and numpy are all it needs."""
 
-from ptr_robot.method.accumulation import WeightedAccumulation
-from ptr_robot.method.belief import BeliefTokenizer
-from ptr_robot.method.config import (
+from ptr_robot.method.ptr.accumulation import WeightedAccumulation
+from ptr_robot.method.ptr.belief import BeliefTokenizer
+from ptr_robot.method.ptr.config import (
     BeliefConfig,
     ControllerConfig,
     PoolConfig,
@@ -11,11 +11,11 @@ from ptr_robot.method.config import (
     TargetConfig,
     WeightConfig,
 )
-from ptr_robot.method.diagnostics import Diagnostics, diagnose
-from ptr_robot.method.ptr import PTR
-from ptr_robot.method.targets import EMATargetEncoder, make_targets
+from ptr_robot.method.ptr.diagnostics import Diagnostics, diagnose
+from ptr_robot.method.ptr.algorithm import PTR
+from ptr_robot.method.ptr.targets import EMATargetEncoder, make_targets
 from ptr_robot.method.types import ChunkForward, PTROutput, Samples
-from ptr_robot.method.weights import ExponentialWeightMap, WeightMap
+from ptr_robot.method.ptr.weights import ExponentialWeightMap, WeightMap
 
 __all__ = [
     "PTR",

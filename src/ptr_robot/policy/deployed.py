@@ -11,10 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ptr_robot.data.frames import resize_frame
-from ptr_robot.data.source import UnifiedMap
+from ptr_robot.data.lerobot.frames import resize_frame
+from ptr_robot.data.segments.source import UnifiedMap
 from ptr_robot.errors import ConfigError, ShapeError, did_you_mean
-from ptr_robot.method.belief import BeliefTokenizer
+from ptr_robot.method.ptr.belief import BeliefTokenizer
 from ptr_robot.policy.interface import Policy
 from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import Observation

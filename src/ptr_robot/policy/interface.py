@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from ptr_robot.method.ptr import ChunkStep
+from ptr_robot.method.ptr.algorithm import ChunkStep
 from ptr_robot.method.types import ChunkForward
 from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import ActionChunk, Observation

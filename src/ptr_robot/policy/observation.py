@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ptr_robot.data.batch import UNIFIED_DIM, SegmentBatch
+from ptr_robot.data.segments.batch import UNIFIED_DIM, SegmentBatch
 from ptr_robot.errors import ShapeError
 
 

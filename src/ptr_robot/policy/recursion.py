@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ptr_robot.errors import ConfigError, ShapeError
-from ptr_robot.method.belief import BeliefTokenizer
+from ptr_robot.method.ptr.belief import BeliefTokenizer
 from ptr_robot.policy.interface import Policy, Prediction
 from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import Observation

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from ptr_robot.errors import ConfigError, did_you_mean
-from ptr_robot.method.screening_config import SCREENING_VERSION, ScreeningConfig
-from ptr_robot.sim.collection import COLLECTION_VERSION
-from ptr_robot.sim.operators import CLEAN_OPERATORS
-from ptr_robot.study.evaluation import EnvironmentFlags, EpisodeFlags, EvaluationConfig, PolicyFlags
-from ptr_robot.study.stages import Stage
+from ptr_robot.method.scoring.config import SCREENING_VERSION, ScreeningConfig
+from ptr_robot.envs.collection import COLLECTION_VERSION
+from ptr_robot.envs.metaworld.operators import CLEAN_OPERATORS
+from ptr_robot.eval.evaluation import EnvironmentFlags, EpisodeFlags, EvaluationConfig, PolicyFlags
+from ptr_robot.study.engine.stages import Stage
 from ptr_robot.study.training_runs import TrainingCommand
 
 ROBOT_FILE = Path(__file__).with_name("metaworld_objects.yaml")

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 
 from ptr_robot.errors import PTRError
-from ptr_robot.study.progress import make_progress, show
+from ptr_robot.progress import make_progress, show
 from ptr_robot.train.records import read_records
 
 LOG_FILE = "train.log"

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from ptr_robot.data.config import DataConfig, SourceConfig
 from ptr_robot.errors import ConfigError, did_you_mean
-from ptr_robot.method.config import PRESETS as PTR_PRESETS
-from ptr_robot.method.config import PTRConfig
-from ptr_robot.method.screening import ScreeningConfig
-from ptr_robot.policy.config import PolicyConfig
+from ptr_robot.method.ptr.config import PRESETS as PTR_PRESETS
+from ptr_robot.method.ptr.config import PTRConfig
+from ptr_robot.method.scoring.screen import ScreeningConfig
+from ptr_robot.policy.vla.config import PolicyConfig
 
 # Names of ptr train, and the settings of PTR in training that each stands for.
 METHODS: dict[str, str] = {"ptr": "paper", "screened": "sft"} | {name: name for name in PTR_PRESETS}

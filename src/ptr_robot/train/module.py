@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ptr_robot.data.batch import SegmentBatch
+from ptr_robot.data.segments.batch import SegmentBatch
 from ptr_robot.method.hashing import hash_integers
-from ptr_robot.method.ptr import PTR
+from ptr_robot.method.ptr.algorithm import PTR
 from ptr_robot.method.types import PTROutput, Samples
 from ptr_robot.policy.interface import Policy, TrainingChunk
 from ptr_robot.policy.noise import Noise

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ptr_robot.data.dataset import SegmentDataset
+from ptr_robot.data.segments.dataset import SegmentDataset
 from ptr_robot.errors import ConfigError, DataError
 
 _LEAST = 1e-6

@@ -8,7 +8,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from ptr_robot.data.cache import whole_file
+from ptr_robot.files import whole_file
 from ptr_robot.errors import ConfigError, DataError, require
 from ptr_robot.train.config import TrainConfig
 

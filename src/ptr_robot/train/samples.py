@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ptr_robot.data.batch import UNIFIED_DIM, SegmentBatch
-from ptr_robot.method.ptr import PTR
+from ptr_robot.data.segments.batch import UNIFIED_DIM, SegmentBatch
+from ptr_robot.method.ptr.algorithm import PTR
 from ptr_robot.method.types import Samples
 
 Encoder = Callable[[Tensor], Tensor]  # (..., V, 3, H, W) -> (..., Dy)

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from ptr_robot.data.normalisers import Normaliser
-from ptr_robot.data.records import Feature
-from ptr_robot.data.slots import SlotEntry, SlotMap
-from ptr_robot.data.source import Source, UnifiedMap
+from ptr_robot.data.robots.normalisers import Normaliser
+from ptr_robot.data.lerobot.contents import Feature
+from ptr_robot.data.robots.slots import SlotEntry, SlotMap
+from ptr_robot.data.segments.source import Source, UnifiedMap
 from ptr_robot.errors import ConfigError, DataError
-from ptr_robot.policy.robots import RobotRecord
+from ptr_robot.policy.robot_record import RobotRecord
 
 SOURCES_FILE = "sources.json"
 # What a policy's inputs and outputs mean.

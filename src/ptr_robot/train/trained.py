@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ptr_robot.errors import DataError
-from ptr_robot.method.belief import BeliefTokenizer
-from ptr_robot.method.config import BeliefConfig
+from ptr_robot.method.ptr.belief import BeliefTokenizer
+from ptr_robot.method.ptr.config import BeliefConfig
 from ptr_robot.policy.recursion import ChunkPredictor
 from ptr_robot.policy.save import load_policy, load_weights, save_policy
-from ptr_robot.policy.vla import MixturePolicy
+from ptr_robot.policy.vla.policy import MixturePolicy
 from ptr_robot.train.sources import SourceRecord, read_sources, write_sources
 from ptr_robot.train.tensor_files import save_tensors
 

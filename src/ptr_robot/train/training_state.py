@@ -10,11 +10,11 @@ from typing import Any
 
 from torch import Tensor
 
-from ptr_robot.data.loader import SegmentLoader
+from ptr_robot.data.segments.loader import SegmentLoader
 from ptr_robot.errors import DataError
-from ptr_robot.method.screening import Screening
+from ptr_robot.method.scoring.screen import Screening
 from ptr_robot.policy.save import load_weights
-from ptr_robot.train.episodes import EpisodeLedger
+from ptr_robot.train.episode_records import EpisodeLedger
 from ptr_robot.train.metrics import MetricWindow
 from ptr_robot.train.optimisation import Optimiser
 from ptr_robot.train.screening import write_screening

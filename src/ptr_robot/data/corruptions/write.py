@@ -17,7 +17,7 @@ import numpy as np
 
 from ptr_robot import __version__
 from ptr_robot.data.corruptions import statistics
-from ptr_robot.data.corruptions.episodes import (
+from ptr_robot.data.corruptions.edited_episodes import (
     EpisodeTable,
     Progress,
     video_path,
@@ -25,7 +25,7 @@ from ptr_robot.data.corruptions.episodes import (
 )
 from ptr_robot.data.corruptions.kinds import ActionNoise, Corruption
 from ptr_robot.data.corruptions.plan import plan_edits
-from ptr_robot.data.corruptions.source import (
+from ptr_robot.data.corruptions.base_dataset import (
     CONVERTED,
     RECIPE_FILE,
     SourceDataset,
@@ -35,10 +35,10 @@ from ptr_robot.data.corruptions.source import (
     read_recipe,
     read_stats,
 )
-from ptr_robot.data.corruptions.tables import EditContext
+from ptr_robot.data.corruptions.edited_rows import EditContext
 from ptr_robot.data.corruptions.truth import episode_truth
 from ptr_robot.data.ground_truth import GROUND_TRUTH_FILE, EpisodeTruth, read_ground_truth, write_ground_truth
-from ptr_robot.data.records import DatasetIndex
+from ptr_robot.data.lerobot.contents import DatasetIndex
 from ptr_robot.errors import ConfigError, DataError, require
 
 

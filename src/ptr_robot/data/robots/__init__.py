@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ptr_robot.data.normalisers import KINDS
-from ptr_robot.data.slots import SlotEntry, SlotMap
+from ptr_robot.data.robots.normalisers import KINDS
+from ptr_robot.data.robots.slots import SlotEntry, SlotMap
 from ptr_robot.errors import ConfigError, did_you_mean, require
 
 FOLDER = Path(__file__).parent

@@ -1,0 +1,1 @@
+"""Decoded frames and tables on disk, made once."""

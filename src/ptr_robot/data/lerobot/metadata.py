@@ -1,0 +1,215 @@
+"""Reads the metadata folder of a LeRobot dataset; the two versions differ here and nowhere else."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from ptr_robot.data.lerobot.contents import EpisodeRecord, Feature, VideoSpan
+from ptr_robot.errors import DataError, require
+
+SUPPORTED_VERSIONS = ("v2.1", "v3.0")
+
+
+def read_info(root: Path) -> dict[str, Any]:
+    """``meta/info.json``, with the fields that everything else depends on checked."""
+    path = root / "meta" / "info.json"
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; a LeRobot dataset has one (is this its own folder?)")
+    try:
+        info: Any = json.loads(path.read_text())
+    except ValueError as error:
+        raise DataError(f"{path}: not valid JSON ({error}); fetch the dataset again") from error
+    if not isinstance(info, dict):
+        raise DataError(f"{path}: holds a {type(info).__name__}, not the fields of a dataset; fetch the dataset again")
+    version = info.get("codebase_version")
+    if version not in SUPPORTED_VERSIONS:
+        supported = " and ".join(SUPPORTED_VERSIONS)
+        raise DataError(f"{path}: codebase_version is {version!r}; this package reads {supported}")
+    for field in ("fps", "features", "data_path"):
+        if field not in info:
+            raise DataError(f"{path}: the field {field!r} is missing; fetch the dataset again")
+    fps = info["fps"]
+    if isinstance(fps, bool) or not isinstance(fps, (int, float)) or not (fps > 0 and math.isfinite(fps)):
+        raise DataError(f"{path}: fps is {fps!r}; it must be a number above 0")
+    robot_type = info.get("robot_type")
+    if not isinstance(robot_type, str | None):
+        raise DataError(f"{path}: robot_type is {robot_type!r}; it must be a name or null")
+    with _well_formed(path):
+        read_features(info)
+    return info
+
+
+@contextlib.contextmanager
+def _well_formed(path: Path) -> Iterator[None]:
+    """Turn what a field that is missing or of another type causes into one line that names the file."""
+    try:
+        yield
+    except DataError:
+        raise
+    except KeyError as error:
+        raise DataError(f"{path}: the field {error} is missing; fetch the dataset again") from error
+    except (TypeError, AttributeError, ValueError) as error:
+        raise DataError(f"{path}: a field is not of the type LeRobot writes ({error}); fetch it again") from error
+
+
+def read_features(info: Mapping[str, Any]) -> dict[str, Feature]:
+    """The features by key, in the dataset's own order."""
+    return {
+        key: Feature(key, str(entry["dtype"]), tuple(map(int, entry["shape"])), _flat_names(entry.get("names")))
+        for key, entry in info["features"].items()
+    }
+
+
+def _flat_names(names: Any) -> tuple[str, ...]:
+    """Dimension names from the three spellings in use: a list, a list in a list, lists in a mapping."""
+    if isinstance(names, str):
+        return (names,)
+    if isinstance(names, Mapping):
+        names = list(names.values())
+    if isinstance(names, (list, tuple)):
+        return tuple(flat for name in names for flat in _flat_names(name))
+    return ()
+
+
+def tasks_file(root: Path, version: str) -> Path:
+    """Where a dataset names its instructions."""
+    return root / "meta" / ("tasks.jsonl" if version == "v2.1" else "tasks.parquet")
+
+
+def read_tasks(root: Path, version: str) -> dict[int, str]:
+    """The instructions by task index."""
+    path = tasks_file(root, version)
+    with _well_formed(path):
+        if version == "v2.1":
+            return {int(line["task_index"]): str(line["task"]) for line in read_json_lines(path)}
+        table = read_parquet(path).to_pandas()
+        texts = table["task"] if "task" in table.columns else table.index
+        return {int(index): str(text) for index, text in zip(table["task_index"], texts, strict=True)}
+
+
+def read_episodes(root: Path, info: Mapping[str, Any]) -> list[EpisodeRecord]:
+    """Every episode that the metadata names, in order, whether or not its files are sound."""
+    cameras = [key for key, entry in info["features"].items() if entry["dtype"] == "video"]
+    reader = _episodes_v21 if info["codebase_version"] == "v2.1" else _episodes_v30
+    episodes = sorted(reader(root, info, cameras), key=lambda record: record.episode_index)
+    if not episodes:
+        raise DataError(f"{root}: the metadata names no episode; record or fetch the dataset again")
+    for one, other in pairwise(episodes):
+        if one.episode_index == other.episode_index:
+            raise DataError(f"{root}: the metadata names episode {one.episode_index} twice; fetch the dataset again")
+    return episodes
+
+
+def _episodes_v21(root: Path, info: Mapping[str, Any], cameras: list[str]) -> list[EpisodeRecord]:
+    """The first index is what the lengths add up to until ``rows.locate_rows`` reads it from the tables."""
+    records: list[EpisodeRecord] = []
+    first_index = 0
+    path = root / "meta" / "episodes.jsonl"
+    with _well_formed(path):
+        for line in sorted(read_json_lines(path), key=lambda line: int(line["episode_index"])):
+            number, length = int(line["episode_index"]), int(line["length"])
+            place = {"episode_chunk": number // int(info.get("chunks_size", 1000)), "episode_index": number}
+            videos = {key: VideoSpan(_place_file(root, info, "video_path", video_key=key, **place)) for key in cameras}
+            table = _place_file(root, info, "data_path", **place)
+            records.append(EpisodeRecord(number, length, _instructions(line), first_index, table, 0, videos))
+            first_index += length
+    return records
+
+
+def _episodes_v30(root: Path, info: Mapping[str, Any], cameras: list[str]) -> list[EpisodeRecord]:
+    """The first row of each is found by ``rows.locate_rows``, in the tables."""
+    folder = root / "meta" / "episodes"
+    files = sorted(folder.glob("*/*.parquet"))
+    if not files:
+        raise DataError(f"{folder}: no episode metadata here; fetch the dataset again")
+    records: list[EpisodeRecord] = []
+    for file in files:
+        with _well_formed(file):
+            records += [_episode_v30(root, info, row, cameras) for row in _episode_rows(file)]
+    return records
+
+
+def _episode_v30(root: Path, info: Mapping[str, Any], row: Mapping[str, Any], cameras: list[str]) -> EpisodeRecord:
+    return EpisodeRecord(
+        episode_index=int(row["episode_index"]),
+        length=int(row["length"]),
+        tasks=_instructions(row),
+        first_index=int(row["dataset_from_index"]),
+        table=_place_file(root, info, "data_path", **_place(row, "data")),
+        first_row=0,
+        videos={key: _span_v30(root, info, row, key) for key in cameras},
+    )
+
+
+def _instructions(row: Mapping[str, Any]) -> tuple[str, ...]:
+    if not isinstance(row["tasks"], list):
+        raise TypeError(f"tasks is {row['tasks']!r}, not a list")
+    return tuple(map(str, row["tasks"]))
+
+
+def _place_file(root: Path, info: Mapping[str, Any], field: str, **place: Any) -> Path:
+    """A file where the template ``field`` of ``meta/info.json`` puts it."""
+    template, where = info.get(field), root / "meta" / "info.json"
+    if not isinstance(template, str):
+        raise DataError(f"{where}: {field} is {template!r}; it must be a template with {', '.join(place)}")
+    try:
+        return root / template.format(**place)
+    except (KeyError, IndexError, ValueError) as error:
+        known = ", ".join(place)
+        raise DataError(f"{where}: {field} is {template!r}; it can use {known} and nothing else ({error})") from error
+
+
+def _episode_rows(file: Path) -> list[dict[str, Any]]:
+    """The rows of one episode file without its statistics, which are many columns and not needed here."""
+    parquet = require("pyarrow.parquet", "lerobot")
+    try:
+        names = [name for name in parquet.read_schema(file).names if not name.startswith("stats/")]
+    except (OSError, ValueError) as error:
+        raise DataError(f"{file}: not a readable parquet file ({error}); fetch the dataset again") from error
+    rows: list[dict[str, Any]] = read_parquet(file, names).to_pylist()
+    return rows
+
+
+def _place(row: Mapping[str, Any], prefix: str) -> dict[str, int]:
+    return {"chunk_index": row[f"{prefix}/chunk_index"], "file_index": row[f"{prefix}/file_index"]}
+
+
+def _span_v30(root: Path, info: Mapping[str, Any], row: Mapping[str, Any], key: str) -> VideoSpan:
+    path = _place_file(root, info, "video_path", video_key=key, **_place(row, f"videos/{key}"))
+    start, end = row[f"videos/{key}/from_timestamp"], row[f"videos/{key}/to_timestamp"]
+    return VideoSpan(path, float(start), float(end))
+
+
+def read_parquet(path: Path, columns: list[str] | None = None) -> Any:
+    """A whole parquet file as an Arrow table; a missing or truncated one is one clear line."""
+    parquet = require("pyarrow.parquet", "lerobot")
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; the metadata names it, so the dataset is incomplete")
+    try:
+        absent = [column for column in columns or () if column not in parquet.read_schema(path).names]
+        if not absent:
+            return parquet.read_table(path, columns=columns, partitioning=None)
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(f"{path}: not a readable parquet file ({reason}); fetch it again") from error
+    raise DataError(f"{path}: the column {absent[0]!r} is missing; fetch it again")
+
+
+def read_json_lines(path: Path) -> list[dict[str, Any]]:
+    """One mapping a line; only a newline ends a line, since an instruction may hold any other separator."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; a v2.1 dataset has one")
+    try:
+        lines = [json.loads(line) for line in path.read_text().split("\n") if line.strip()]
+    except ValueError as error:
+        raise DataError(f"{path}: not valid JSON Lines ({error}); fetch the dataset again") from error
+    for line in lines:
+        if not isinstance(line, dict):
+            raise DataError(f"{path}: the line {line!r} is no mapping; fetch the dataset again")
+    return lines

@@ -1,0 +1,1 @@
+"""Simulated environments behind one interface, and recording in them."""

@@ -1,0 +1,1 @@
+"""Meta-World: environment, scripted operators and their faults."""

@@ -1,0 +1,1 @@
+"""Rollouts of a saved policy, and their statistics."""

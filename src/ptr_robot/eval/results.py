@@ -1,0 +1,76 @@
+"""What rollouts found: success by episode and by task, with intervals, as one JSON file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ptr_robot.errors import DataError
+from ptr_robot.eval.success_statistics import Interval, wilson_interval
+
+
+@dataclass(frozen=True)
+class EpisodeResult:
+    """One episode: whether it succeeded, how long it took, and how often the policy looked at an image."""
+
+    task: str
+    seed: int
+    is_success: bool
+    num_steps: int
+    num_looks: int
+    video: str | None = None
+
+
+@dataclass(frozen=True)
+class RolloutResult:
+    """All episodes, in the order of tasks and seeds."""
+
+    episodes: tuple[EpisodeResult, ...]
+
+    @property
+    def success(self) -> Interval:
+        """The success rate over all episodes, with Wilson's interval."""
+        return _success(self.episodes)
+
+    @property
+    def success_by_task(self) -> dict[str, Interval]:
+        """The success rate of each task."""
+        tasks = dict.fromkeys(episode.task for episode in self.episodes)
+        return {task: _success([episode for episode in self.episodes if episode.task == task]) for task in tasks}
+
+    def as_json(self) -> dict[str, Any]:
+        """The summary and every episode, as plain values."""
+        return {
+            "success": asdict(self.success),
+            "success_by_task": {task: asdict(interval) for task, interval in self.success_by_task.items()},
+            "num_episodes": len(self.episodes),
+            "episodes": [asdict(episode) for episode in self.episodes],
+        }
+
+
+def write_results(path: Path, result: RolloutResult) -> None:
+    """Write the JSON file, whole or not at all."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(json.dumps(result.as_json(), indent=1) + "\n")
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise DataError(f"{path} could not be written ({error})") from error
+
+
+def read_results(path: Path) -> RolloutResult:
+    """The result that ``write_results`` wrote."""
+    try:
+        episodes = json.loads(path.read_text())["episodes"]
+        return RolloutResult(tuple(EpisodeResult(**episode) for episode in episodes))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path}: not a file of rollout results ({error})") from error
+
+
+def _success(episodes: Sequence[EpisodeResult]) -> Interval:
+    return wilson_interval(sum(episode.is_success for episode in episodes), len(episodes))

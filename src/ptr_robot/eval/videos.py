@@ -1,0 +1,23 @@
+"""Rollouts as MP4 files to watch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ptr_robot.errors import DataError, require
+from ptr_robot.envs.metaworld.environment import FRAMES_PER_SECOND
+from ptr_robot.envs.metaworld.rendering import Image
+
+
+def write_video(path: Path, frames: Sequence[Image]) -> None:
+    """Write an H.264 video at the simulator's pace, whole or not at all."""
+    imageio = require("imageio.v2", "sim")
+    partial = path.with_name(f".partial-{path.name}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        imageio.mimwrite(partial, frames, fps=FRAMES_PER_SECOND, macro_block_size=2)
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise DataError(f"{path} could not be written ({error})") from error

@@ -1,0 +1,1 @@
+"""Scores of whole datasets, before any training."""

@@ -1,0 +1,1 @@
+"""The reference vision-language-action policy."""

@@ -1,0 +1,53 @@
+"""What flow matching and diffusion share: noised actions in, a squared error out, sampling that starts from noise."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ptr_robot.policy.vla.heads.base import ActionDecoder, ActionHead, PreparedChunk, SampledChunk, slot_noise
+from ptr_robot.policy.vla.heads.embedder import ActionEmbedder, ActionOutput
+from ptr_robot.policy.noise import Noise
+
+Network = Callable[[Tensor, Tensor], Tensor]  # (N, L, 200) at noise levels σ (N,) -> (N, L, 200)
+
+
+class DenoisingHead(ActionHead):
+    """An embedder of noised actions and an output of the same width; how noise is mixed in is the subclass's."""
+
+    def __init__(self, width: int, initial_noise: float) -> None:
+        super().__init__()
+        self.initial_noise = initial_noise
+        self.embedder = ActionEmbedder(width)
+        self.output = ActionOutput(width)
+
+    def embed(self, actions: Tensor, action_mask: Tensor) -> Tensor:
+        """The recorded chunk without noise: σ = 1."""
+        clean = torch.ones(actions.shape[0], device=actions.device)
+        tokens: Tensor = self.embedder(actions * action_mask.unsqueeze(1), clean)
+        return tokens
+
+    def errors(self, states: Tensor, prepared: PreparedChunk, action_mask: Tensor) -> Tensor:  # noqa: ARG002
+        """Squared error of what the network is trained to give."""
+        difference: Tensor = self.output(states).float() - prepared.targets
+        return difference.square()
+
+    def sample(self, decoder: ActionDecoder, action_mask: Tensor, chunk_length: int, noise: Noise) -> SampledChunk:
+        """From noise to a chunk, the network asked at each step of the sampler."""
+        active = action_mask.unsqueeze(1)
+        passes: list[Tensor] = []
+
+        def network(noised: Tensor, sigmas: Tensor) -> Tensor:
+            passes.append(decoder.states(self.embedder(noised, sigmas)))
+            answer: Tensor = self.output(passes[-1]).float() * active
+            return answer
+
+        actions = self.denoise(network, self.initial_noise * slot_noise(noise, chunk_length, action_mask))
+        return SampledChunk(actions=actions, states=passes[-1])
+
+    @abstractmethod
+    def denoise(self, network: Network, start: Tensor) -> Tensor:  # (N, L, 200) -> (N, L, 200)
+        """The sampler."""

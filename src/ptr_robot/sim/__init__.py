@@ -1,1 +1,0 @@
-"""Simulated environments, scripted operators and rollouts."""

@@ -1,0 +1,1 @@
+"""From records of cells to numbers."""

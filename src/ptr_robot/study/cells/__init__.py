@@ -1,0 +1,1 @@
+"""One method trained on one setting's data with one seed."""

@@ -1,0 +1,159 @@
+"""A cell: one method trained on one setting's data with one seed, evaluated, and recorded."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import shutil
+import time
+from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from ptr_robot import __version__
+from ptr_robot.files import fingerprint
+from ptr_robot.errors import PTRError
+from ptr_robot.study.cells.data import CellData, CellSource
+from ptr_robot.study.cells.evaluation import evaluate_cell
+from ptr_robot.study.cells.record import FAILED, CellRecord, read_record, record_path, write_record
+from ptr_robot.study.cells.training import curves_of, non_default_settings, train_config
+from ptr_robot.study.cells.data_jobs import robot_identity
+from ptr_robot.study.spec.definition import EvaluationSettings, PolicySettings, TrainingSettings
+from ptr_robot.study.analysis.detection import auroc_by_fault, mean_weights
+from ptr_robot.study.engine.jobs import Job
+from ptr_robot.study.spec.method_row import MethodRow
+
+RUNS_FOLDER = "runs"
+WEIGHTS_FOLDER = "weights"
+VERSIONED = ("torch", "lerobot", "metaworld", "mujoco", "numpy")
+
+
+class InterruptedCellError(PTRError):
+    """A signal ended the training before its last step."""
+
+
+@dataclass(frozen=True)
+class Cell(Job):
+    """Everything that decides a cell's result, and where it goes."""
+
+    root: Path
+    setting: str
+    row: MethodRow
+    seed: int
+    sources: tuple[CellSource, ...]
+    policy: PolicySettings
+    training: TrainingSettings
+    evaluation: EvaluationSettings
+    camera_size: int
+    keeps_checkpoints: bool = False
+
+    @property
+    def key(self) -> str:
+        """Setting, method and seed."""
+        return f"{self.setting}/{self.row.name}/{self.seed}"
+
+    @property
+    def title(self) -> str:
+        """The same, for the terminal."""
+        return self.key
+
+    @property
+    def after(self) -> tuple[Job, ...]:
+        """The datasets, and what the method's rules think of them."""
+        return tuple(job for source in self.sources for job in (source.dataset, *source.rules))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the result depends on beside the data."""
+        return {
+            "seed": self.seed,
+            "tasks": [source.tasks for source in self.sources],
+            "camera_size": self.camera_size,
+            "method": non_default_settings(self.row, self.training),
+            "filter": _plain(self.row.filter),
+            "weighting": _plain(self.row.weighting),
+            "policy": dataclasses.asdict(self.policy),
+            "training": dataclasses.asdict(self.training),
+            "evaluation": dataclasses.asdict(self.evaluation),
+        }
+
+    @property
+    def identity(self) -> str:
+        """A name for the settings and for the data; titles are no part of it."""
+        data = [
+            (job.stage.identity, robot_identity(source.robot))
+            for source in self.sources
+            for job in (source.dataset, *source.rules)
+        ]
+        return fingerprint(__version__, self.settings, data)
+
+    @property
+    def run_folder(self) -> Path:
+        """Where it trains."""
+        return self.root / RUNS_FOLDER / self.setting / self.row.name / str(self.seed)
+
+    def read(self) -> CellRecord | None:
+        """Its record, if there is one of these settings."""
+        record = read_record(record_path(self.root, self.setting, self.row.name, self.seed))
+        return record if record is not None and record.identity == self.identity else None
+
+    def is_done(self) -> bool:
+        """Whether it has results of these settings."""
+        record = self.read()
+        return record is not None and record.is_done
+
+    def fail(self, reason: str) -> None:
+        """Record why there is no result."""
+        write_record(self.root, self._record(status=FAILED, reason=reason))
+
+    def run(self) -> None:
+        """Train, evaluate, record, and remove the checkpoint unless it is to be kept."""
+        from ptr_robot.train.loop import train
+
+        started = time.monotonic()
+        shutil.rmtree(self.run_folder, ignore_errors=True)
+        data = CellData.prepare(
+            self.sources, self.row, self.root / WEIGHTS_FOLDER / self.setting / self.row.name / str(self.seed)
+        )
+        prepared = time.monotonic()
+        result = train(train_config(self, data))
+        if result.exit_code:
+            raise InterruptedCellError(f"{self.key}: training was stopped at step {result.steps_done}")
+        trained = time.monotonic()
+        tasks = [source.tasks for source in self.sources]
+        episodes = evaluate_cell(self.run_folder, tasks, self.evaluation, self.seed, self.camera_size)
+        evaluated = time.monotonic()
+        judged = data.judged(self.run_folder, self.row)
+        record = self._record(
+            episodes=episodes,
+            judged=judged,
+            auroc={name: auroc_by_fault(judged, attrgetter(name)) for name in ("score", "weight")},
+            mean_weight=mean_weights(judged),
+            num_training_episodes=data.num_training_episodes(judged, self.row),
+            curves=curves_of(self.run_folder),
+        )
+        if not self.keeps_checkpoints:
+            shutil.rmtree(self.run_folder)
+        seconds = {
+            "prepare": prepared - started,
+            "train": trained - prepared,
+            "evaluate": evaluated - trained,
+            "record": time.monotonic() - evaluated,
+        }
+        write_record(self.root, dataclasses.replace(record, seconds=seconds))
+
+    def _record(self, **results: Any) -> CellRecord:
+        return CellRecord(
+            setting=self.setting,
+            method=self.row.name,
+            seed=self.seed,
+            identity=self.identity,
+            settings=self.settings,
+            versions={"ptr-robot": __version__} | {name: importlib.metadata.version(name) for name in VERSIONED},
+            **results,
+        )
+
+
+def _plain(value: Any) -> dict[str, Any] | None:
+    return None if value is None else dataclasses.asdict(value)

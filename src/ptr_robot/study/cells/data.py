@@ -1,0 +1,128 @@
+"""What a cell trains on: which episodes of which datasets, and how much each counts."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ptr_robot.files import whole_file
+from ptr_robot.data.config import SourceConfig
+from ptr_robot.data.ground_truth import EpisodeTruth, read_ground_truth
+from ptr_robot.data.lerobot.index import open_index
+from ptr_robot.errors import DataError
+from ptr_robot.study.cells.data_jobs import STATE_KEY, DatasetJob, RuleJob, source_fields
+from ptr_robot.study.cells.judged_episode import JudgedEpisode, fault_kinds_of, training_judgements
+from ptr_robot.study.cells.judgement import Suspicion, episode_weights, kept_episodes
+from ptr_robot.study.spec.method_row import MethodRow
+
+
+@dataclass(frozen=True)
+class CellSource:
+    """One dataset of a cell, with the rules that its method asks."""
+
+    dataset: DatasetJob
+    tasks: tuple[str, ...]
+    rules: tuple[RuleJob, ...] = ()
+    robot: str | None = None
+
+
+@dataclass(frozen=True)
+class PreparedSource:
+    """A dataset with what its method decided about its episodes before training."""
+
+    source: CellSource
+    truths: dict[int, EpisodeTruth]
+    tasks: dict[int, str]  # as the dataset says
+    scores: dict[int, float]  # by a rule; empty where the method has none
+    kept: list[int] | None  # None: all
+    weights: dict[int, float] | None  # None: all alike
+    weights_file: Path | None
+
+    def fields(self) -> dict[str, Any]:
+        """The dataset in the words of ``ptr train``."""
+        fields = {**source_fields(self.source.dataset.output, self.source.robot), "episodes": self.kept}
+        if self.weights_file is not None:
+            fields["episode_weights"] = str(self.weights_file)
+        return fields
+
+    @property
+    def num_training_episodes(self) -> int:
+        """Episodes that count at all."""
+        numbers = self.tasks if self.kept is None else self.kept
+        return sum(1 for number in numbers if self.weights is None or self.weights[number] > 0)
+
+    def decided_weight(self, episode_index: int) -> float | None:
+        """The weight before training: of a filter 1 or 0, of a weighting its own; None where nothing was decided."""
+        if self.kept is not None:
+            return float(episode_index in self.kept)
+        return None if self.weights is None else self.weights[episode_index]
+
+
+@dataclass(frozen=True)
+class CellData:
+    """All sources of a cell."""
+
+    sources: tuple[PreparedSource, ...]
+
+    @staticmethod
+    def prepare(sources: tuple[CellSource, ...], row: MethodRow, weights_folder: Path) -> CellData:
+        """Apply the method's filter and weighting to each source by itself."""
+        return CellData(
+            tuple(
+                _prepare(source, row, weights_folder / f"source-{number}.json") for number, source in enumerate(sources)
+            )
+        )
+
+    def dataset_fields(self) -> dict[str, Any]:
+        """One dataset by its own fields, several as a mixture."""
+        if len(self.sources) == 1:
+            return self.sources[0].fields()
+        return {"sources": [SourceConfig(**source.fields()) for source in self.sources]}
+
+    def num_training_episodes(self, judged: Sequence[JudgedEpisode], row: MethodRow) -> int:
+        """Episodes that count at all, of all sources; screening decides after the data was prepared."""
+        if row.method == "screened":
+            return sum(episode.weight is None or episode.weight > 0 for episode in judged)
+        return sum(source.num_training_episodes for source in self.sources)
+
+    def judged(self, run: Path, row: MethodRow) -> tuple[JudgedEpisode, ...]:
+        """Every episode with what the training thought of it, or else what was decided before."""
+        found = training_judgements(run) if row.weighs_itself else {}
+        judged = []
+        for number, source in enumerate(self.sources):
+            for episode, truth in source.truths.items():
+                score, weight = found.get((number, episode), (None, None))
+                kinds = fault_kinds_of(truth)
+                score = source.scores.get(episode) if score is None else score
+                weight = source.decided_weight(episode) if weight is None else weight
+                judged.append(JudgedEpisode(number, episode, source.tasks[episode], kinds, score, weight))
+        return tuple(judged)
+
+
+def _prepare(source: CellSource, row: MethodRow, weights_file: Path) -> PreparedSource:
+    folder = source.dataset.output
+    truths = read_ground_truth(folder)
+    if truths is None:
+        raise DataError(f"{folder} has no ground truth; remove the folder and run again")
+    index = open_index(folder, camera_keys=(), vector_keys=(STATE_KEY, "action"))
+    tasks = {episode.episode_index: episode.tasks[0] for episode in index.episodes}
+    suspicions = {rule.rule: rule.suspicions() for rule in source.rules}
+    kept = kept_episodes(row.filter, suspicions.get(row.filter.by, []), truths) if row.filter else None
+    if kept == []:
+        raise DataError(f"{row.name}: no episode of {folder} is left; the setting has no good episode")
+    weighting = row.weighting
+    weights = episode_weights(weighting, suspicions.get(weighting.by, []), truths) if weighting else None
+    if weights is not None:
+        with whole_file(weights_file) as file:
+            file.write((json.dumps(weights) + "\n").encode())
+    scores = _standings(next(iter(suspicions.values()), []))
+    return PreparedSource(source, truths, tasks, scores, kept, weights, weights_file if weights else None)
+
+
+def _standings(suspicions: list[Suspicion]) -> dict[int, float]:
+    """Scores are better the higher they are, suspicions worse; an episode without one has no score."""
+    return {s.episode_index: -s.value for s in suspicions if not math.isnan(s.value)}

@@ -1,0 +1,213 @@
+"""The data of a study as jobs: demonstrations, their corrupted copies, and what rules think of their episodes."""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ptr_robot.files import fingerprint, whole_file
+from ptr_robot.data.config import DataConfig, SourceConfig
+from ptr_robot.data.corruptions import corrupt_dataset
+from ptr_robot.errors import DataError
+from ptr_robot.envs.collection import COLLECTION_VERSION, plan_episodes, resolve_mixture
+from ptr_robot.envs.metaworld.operators import OPERATORS
+from ptr_robot.envs.recording import RecordingConfig, record
+from ptr_robot.envs.metaworld.rendering import CameraConfig
+from ptr_robot.study.spec.definition import CorruptionSettings, Demonstrations
+from ptr_robot.study.demo_plan import ROBOT_FILE
+from ptr_robot.study.engine.jobs import Job
+from ptr_robot.study.cells.judgement import Suspicion
+from ptr_robot.scorers import RULES
+from ptr_robot.scorers.tracks import read_tracks
+from ptr_robot.study.engine.stages import Stage
+
+STATE_KEY = "observation.environment_state"
+SUSPICIONS_FILE = "suspicions.json"
+CACHE_FOLDER = "cache"
+
+
+@dataclass(frozen=True)
+class StageJob(Job):
+    """A job whose output is a folder that settings alone decide; named after them, so that settings share it."""
+
+    root: Path
+
+    folder: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """Everything that the output depends on, beside the jobs before it."""
+
+    @abstractmethod
+    def make(self, output: Path) -> None:
+        """Do the work."""
+
+    @cached_property
+    def stage(self) -> Stage:
+        """The folder, and whether it is whole."""
+        before = tuple(job.stage for job in self.after if isinstance(job, StageJob))
+        name = fingerprint(self.settings, [stage.identity for stage in before])[:12]
+        return Stage(self.root, f"{self.folder}/{name}", self.settings, before)
+
+    @property
+    def key(self) -> str:
+        """Its folder."""
+        return self.stage.name
+
+    @property
+    def output(self) -> Path:
+        """Where the result lies."""
+        return self.stage.output
+
+    def is_done(self) -> bool:
+        """Whether the folder is whole."""
+        return self.stage.is_complete
+
+    def run(self) -> None:
+        """Make the folder."""
+        self.stage.run(lambda: self.make(self.output))
+
+    def fail(self, reason: str) -> None:
+        """Nothing: the cells that need the folder note the reason."""
+
+
+@dataclass(frozen=True)
+class CollectJob(StageJob):
+    """Demonstrations of one seed."""
+
+    tasks: tuple[str, ...]
+    demonstrations: Demonstrations
+    seed: int
+
+    folder: ClassVar[str] = "demonstrations"
+
+    @property
+    def title(self) -> str:
+        """For the terminal."""
+        faulty = [name for name in self.demonstrations.operators if OPERATORS[name].is_faulty]
+        return f"demonstrations, {'+'.join(faulty) or 'clean'}, seed {self.seed}"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What is recorded."""
+        version = {"collection": COLLECTION_VERSION}
+        return {"tasks": self.tasks, "seed": self.seed, **version, **asdict(self.demonstrations)}
+
+    def make(self, output: Path) -> None:
+        """Simulate and record them."""
+        wanted = self.demonstrations
+        mixture = resolve_mixture(wanted.operators, OPERATORS, wanted.fault_fraction)
+        planned = plan_episodes(self.tasks, wanted.episodes, mixture, self.seed)
+        recording = RecordingConfig(
+            has_images=wanted.images,
+            camera=CameraConfig(image_size=wanted.camera_size),
+            match_lengths=wanted.match_lengths,
+            num_workers=1,
+        )
+        record(output, planned, OPERATORS, recording)
+
+
+@dataclass(frozen=True)
+class CorruptJob(StageJob):
+    """A corrupted copy of demonstrations."""
+
+    source: CollectJob
+    corruption: CorruptionSettings
+
+    folder: ClassVar[str] = "corrupted"
+
+    @property
+    def after(self) -> tuple[Job, ...]:
+        """What is copied."""
+        return (self.source,)
+
+    @property
+    def title(self) -> str:
+        """For the terminal."""
+        return f"corruption {self.corruption.kind}, seed {self.source.seed}"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What is done to them."""
+        return {**asdict(self.corruption), "seed": self.source.seed}
+
+    def make(self, output: Path) -> None:
+        """Write the copy."""
+        corrupt_dataset(self.source.output, output, self.corruption.corruptions(), seed=self.source.seed)
+
+
+DatasetJob = CollectJob | CorruptJob
+
+
+@dataclass(frozen=True)
+class RuleJob(StageJob):
+    """What one rule thinks of every episode of a dataset."""
+
+    dataset: DatasetJob
+    rule: str
+    chunk_length: int
+    seed: int
+    robot: str | None = None
+
+    folder: ClassVar[str] = "rules"
+
+    @property
+    def after(self) -> tuple[Job, ...]:
+        """The dataset."""
+        return (self.dataset,)
+
+    @property
+    def title(self) -> str:
+        """For the terminal."""
+        return f"rule {self.rule} on {self.dataset.title}"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the scores depend on beside the dataset."""
+        robot = robot_identity(self.robot)
+        return {"rule": self.rule, "chunk_length": self.chunk_length, "seed": self.seed, "robot": robot}
+
+    def make(self, output: Path) -> None:
+        """Score the episodes."""
+        source = SourceConfig(**source_fields(self.dataset.output, self.robot))
+        cache = str(self.root / CACHE_FOLDER)
+        tracks = read_tracks(source, DataConfig(chunk_length=self.chunk_length, image_size=0, cache_dir=cache))
+        values = RULES[self.rule](tracks, self.chunk_length, self.seed)
+        rows = [Suspicion(t.episode_index, t.task, value) for t, value in zip(tracks, values, strict=True)]
+        with whole_file(output / SUSPICIONS_FILE) as file:
+            file.write((json.dumps([asdict(row) for row in rows]) + "\n").encode())
+
+    def suspicions(self) -> list[Suspicion]:
+        """What it found."""
+        path = self.output / SUSPICIONS_FILE
+        try:
+            return [Suspicion(**row) for row in json.loads(path.read_text())]
+        except (OSError, ValueError, TypeError) as error:
+            raise DataError(f"{path}: not a file of suspicions ({error}); remove its folder and run again") from error
+
+
+def source_fields(dataset: Path, robot: str | None) -> dict[str, Any]:
+    """How a study reads a dataset: with everything that the simulator knows as the state.
+
+    ``robot`` is a map that lies beside this file, one of ptr-robot's own, or a file.
+    """
+    return {"repo_id": str(dataset), "robot": robot_file(robot), "state_key": STATE_KEY}
+
+
+def robot_identity(robot: str | None) -> str | None:
+    """The map's name, and what its file says where it is not the study's own."""
+    if robot is None:
+        return None
+    file = Path(robot_file(robot))
+    return f"{robot} {fingerprint(file.read_text())}" if file.is_file() else robot
+
+
+def robot_file(robot: str | None) -> str:
+    """The name or the file that stands for a map."""
+    own = ROBOT_FILE.parent / f"{robot}.yaml"
+    return str(ROBOT_FILE) if robot is None else str(own) if own.is_file() else robot

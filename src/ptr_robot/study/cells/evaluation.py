@@ -1,0 +1,46 @@
+"""Evaluates a cell's policy: each task on the seed's layouts, with the maps of the source that showed the task."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+
+from ptr_robot.eval.rollouts import RolloutConfig, rollout
+from ptr_robot.study.cells.record import EpisodeOutcome
+from ptr_robot.study.spec.definition import LAYOUTS_PER_SEED, EvaluationSettings
+from ptr_robot.eval.saved_policy import camera_of, checkpoint_folder, load_rollout_policy
+from ptr_robot.train.sources import read_sources
+from ptr_robot.train.trained import pretrained_folder
+
+FIRST_LAYOUT = 1000  # layouts of seed s: from this + s * LAYOUTS_PER_SEED on
+ENVIRONMENTS_AT_ONCE = 25  # the policy is called once for all of them
+
+
+def evaluate_cell(
+    run: Path,
+    tasks_of_sources: Sequence[Sequence[str]],
+    settings: EvaluationSettings,
+    seed: int,
+    camera_size: int,
+) -> tuple[EpisodeOutcome, ...]:
+    """Roll the policy out in this process alone: the other cores have cells of their own."""
+    sources = read_sources(pretrained_folder(checkpoint_folder(run)))
+    first = FIRST_LAYOUT + seed * LAYOUTS_PER_SEED
+    outcomes: list[EpisodeOutcome] = []
+    for number, tasks in enumerate(tasks_of_sources):
+        config = RolloutConfig(
+            execute_steps=settings.n_action_steps,
+            max_steps=settings.max_steps,
+            batch_size=ENVIRONMENTS_AT_ONCE,
+            num_processes=1,
+            camera=camera_of(str(run), sources[number], camera_size),
+        )
+        result = rollout(
+            functools.partial(load_rollout_policy, str(run), seed, number),
+            tasks,
+            range(first, first + settings.episodes),
+            config,
+        )
+        outcomes += [EpisodeOutcome(e.task, e.seed, e.is_success, e.num_steps) for e in result.episodes]
+    return tuple(outcomes)

@@ -1,0 +1,52 @@
+"""From a study to its cells: every setting, method and seed, with the data that each needs."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from ptr_robot.study.cells.cell import Cell
+from ptr_robot.study.cells.data import CellSource
+from ptr_robot.study.cells.data_jobs import CollectJob, CorruptJob, DatasetJob, RuleJob
+from ptr_robot.study.spec.definition import Setting, Study
+from ptr_robot.study.spec.method_row import MethodRow
+
+
+def plan_cells(study: Study, root: Path, *, keeps_checkpoints: bool = False) -> list[Cell]:
+    """All cells, seed by seed, so that a study that is stopped early has whole seeds to compare."""
+    return [
+        _cell(study, root, name, row, seed, keeps_checkpoints)
+        for seed in study.seeds
+        for name in study.settings
+        for row in study.methods
+    ]
+
+
+def dataset_job(study: Study, root: Path, setting: Setting, seed: int) -> DatasetJob:
+    """The demonstrations of a setting, corrupted where it says so."""
+    collected = CollectJob(root, study.tasks_of(setting), study.demonstrations_of(setting), seed)
+    return CorruptJob(root, collected, setting.corruption) if setting.corruption else collected
+
+
+def _cell(study: Study, root: Path, name: str, row: MethodRow, seed: int, keeps_checkpoints: bool) -> Cell:
+    setting = study.settings[name]
+    parts = [study.settings[part] for part in setting.pool] or [setting]
+    steps = max(1, round(study.training.steps * setting.steps_factor))
+    return Cell(
+        root=root,
+        setting=name,
+        row=row,
+        seed=seed,
+        sources=tuple(_source(study, root, part, row, seed) for part in parts),
+        policy=study.policy,
+        training=dataclasses.replace(study.training, steps=steps),
+        evaluation=study.evaluation,
+        camera_size=study.demonstrations.camera_size,
+        keeps_checkpoints=keeps_checkpoints,
+    )
+
+
+def _source(study: Study, root: Path, setting: Setting, row: MethodRow, seed: int) -> CellSource:
+    dataset = dataset_job(study, root, setting, seed)
+    rules = tuple(RuleJob(root, dataset, rule, study.policy.chunk_length, seed, setting.robot) for rule in row.rules)
+    return CellSource(dataset, study.tasks_of(setting), rules, setting.robot)

@@ -1,0 +1,93 @@
+"""A cell's training in the words of ``ptr train``, and what is kept of its records."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ptr_robot.method.ptr.config import PTRConfig
+from ptr_robot.method.mixture import POPULATIONS_VERSION
+from ptr_robot.method.scoring.config import SCREENING_VERSION, ScreeningConfig
+from ptr_robot.study.cells.data import CellData
+from ptr_robot.study.cells.data_jobs import CACHE_FOLDER
+from ptr_robot.study.spec.definition import TrainingSettings
+from ptr_robot.study.spec.method_row import MethodRow
+from ptr_robot.train.config import DatasetConfig, OptimizerConfig, PolicyChoice, TrainConfig
+from ptr_robot.train.config_file import flattened
+from ptr_robot.train.records import read_records
+
+if TYPE_CHECKING:
+    from ptr_robot.study.cells.cell import Cell
+
+# What the paper's figures of training follow.
+CURVES = (
+    "step",
+    "action_loss",
+    "identification_loss",
+    "accuracy",
+    "margin",
+    "score_mean",
+    "score_std",
+    "weight_mean",
+    "weight_std",
+    "effective_sample_size",
+    "num_samples",
+    "kl",
+    "token_entropy",
+    "temperature",
+    "beta",
+    "hard_ratio",
+)
+
+
+def train_config(cell: Cell, data: CellData) -> TrainConfig:
+    """The same for every method but for the method itself, its episodes and their weights."""
+    policy, training = cell.policy, cell.training
+    return TrainConfig(
+        dataset=DatasetConfig(
+            **data.dataset_fields(),
+            num_chunks=policy.num_chunks,
+            cache_dir=str(cell.root / CACHE_FOLDER),
+        ),
+        policy=PolicyChoice(
+            preset=policy.preset, chunk_length=policy.chunk_length, image_size=policy.image_size, device="cpu"
+        ),
+        method=cell.row.method,
+        ptr=cell.row.ptr_config(steps=training.steps, log_freq=training.log_freq),
+        output_dir=str(cell.run_folder),
+        seed=cell.seed,
+        steps=training.steps,
+        batch_size=training.batch_size,
+        num_workers=0,
+        log_freq=training.log_freq,
+        save_freq=training.steps,
+        optimizer=OptimizerConfig(lr=training.lr),
+    )
+
+
+def non_default_settings(row: MethodRow, training: TrainingSettings) -> dict[str, Any]:
+    """What of PTR's settings differs from its defaults.
+
+    A cell is known by these: what a method is called, and settings that a later version adds, do not repeat it.
+    """
+    usual = flattened(dataclasses.asdict(PTRConfig()))
+    changed = {name: value for name, value in all_settings(row, training).items() if usual[name] != value}
+    if row.method == "screened":
+        changed["screening"] = dataclasses.asdict(ScreeningConfig())
+        changed["screening_version"] = SCREENING_VERSION
+    elif changed.get("weights.map") == "populations":
+        changed["populations_version"] = POPULATIONS_VERSION
+    return changed
+
+
+def all_settings(row: MethodRow, training: TrainingSettings) -> dict[str, Any]:
+    """PTR's settings for the row, by their dotted names."""
+    return flattened(dataclasses.asdict(row.ptr_config(steps=training.steps, log_freq=training.log_freq)))
+
+
+def curves_of(run: Path) -> dict[str, list[float | None]]:
+    """The recorded numbers that figures follow; None where a record lacks one."""
+    records = read_records(run)
+    present = [name for name in CURVES if any(name in record for record in records)]
+    return {name: [record.get(name) for record in records] for name in present}

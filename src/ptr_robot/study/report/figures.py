@@ -1,0 +1,163 @@
+"""A study's figures as PNG files: differences, detection, sweeps, and training over its steps."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptr_robot.study.cells.record import CellRecord
+from ptr_robot.study.report.drawing import new_figure, pyplot, write_figure
+from ptr_robot.study.analysis.findings import MethodFinding, SettingFinding, StudyFindings
+from ptr_robot.study.analysis.sweeps import Sweep
+
+_BETTER, _WORSE, _UNSURE = "#2a78b5", "#d1602b", "#8a939b"
+_LEGEND = "blue: surely above zero, orange: surely below, grey: neither; hollow: knows what is faulty"
+_TITLE_COLUMNS = 75
+_PANELS: tuple[tuple[str, str], ...] = (
+    ("accuracy", "posterior accuracy"),
+    ("margin", "margin"),
+    ("score_mean", "score"),
+    ("weight_mean", "weight, mean"),
+    ("weight_std", "weight, deviation"),
+    ("effective_share", "effective share of the batch"),
+    ("weight_entropy", "weight entropy / log N"),
+    ("token_entropy", "belief token entropy"),
+    ("temperature", "τ"),
+    ("beta", "β"),
+    ("hard_ratio", "share of hard negatives"),
+    ("action_loss", "action loss"),
+)
+
+
+def draw_figures(findings: StudyFindings, sweeps: Sequence[Sweep], folder: Path) -> list[Path]:
+    """Everything that the study has numbers for."""
+    compared = [s for s in findings.settings if any(method.difference is not None for method in s.methods)]
+    study = findings.records.study
+    knowing = {row.name for row in study.methods if row.knows_the_truth}
+    drawn = [
+        draw_forest(setting, folder / f"differences-{setting.setting}.png", study.baseline, knowing)
+        for setting in compared
+    ]
+    if any(setting.detection for setting in findings.settings):
+        drawn.append(draw_detection(findings.settings, folder / "auroc.png"))
+    for setting_name in dict.fromkeys(sweep.setting for sweep in sweeps):
+        chosen = [sweep for sweep in sweeps if sweep.setting == setting_name]
+        drawn.append(draw_sweeps(chosen, folder / f"sweeps-{setting_name}.png"))
+    for setting in findings.settings if study.dynamics else ():
+        drawn += [draw_dynamics(findings, setting, folder / f"dynamics-{setting.setting}.png")]
+    return drawn
+
+
+def draw_forest(setting: SettingFinding, path: Path, baseline: str, knowing: Collection[str]) -> Path:
+    """Paired differences to the baseline with their intervals, a line each; those who know the truth are hollow."""
+    shown = [(method, method.difference) for method in setting.methods if method.difference is not None]
+    figure, axes = new_figure(7, 1.1 + 0.3 * len(shown))
+    for place, (method, interval) in enumerate(shown):
+        is_known = not math.isnan(interval.low)
+        colour = _UNSURE if not is_known or interval.low <= 0 <= interval.high else _BETTER
+        colour = _WORSE if is_known and interval.high < 0 else colour
+        is_told = method.method in knowing
+        if is_known:
+            axes.plot([interval.low, interval.high], [place] * 2, "--" if is_told else "-", color=colour, linewidth=2)
+        fill = "white" if is_told else colour
+        axes.plot([interval.estimate], [place], "o", color=colour, markerfacecolor=fill, zorder=3)
+    axes.axvline(0, color="#444444", linewidth=0.8)
+    axes.set_yticks(range(len(shown)), [f"{method.title} ({_seeds(method)})" for method, _ in shown])
+    axes.set_ylim(len(shown) - 0.4, -0.6)
+    titles = {method.method: method.title for method in setting.methods}
+    reference = f"success minus that of {titles.get(baseline, baseline)} on the same seeds, 95% interval"
+    axes.set_xlabel(reference)
+    figure.supxlabel(_LEGEND, fontsize=8)  # over the whole width, as the title
+    figure.suptitle(textwrap.fill(setting.title, _TITLE_COLUMNS), fontsize=11)
+    return write_figure(figure, path)
+
+
+def _seeds(method: MethodFinding) -> str:
+    return f"{len(method.seeds)} seed{'s' if len(method.seeds) > 1 else ''}"
+
+
+def draw_detection(settings: Sequence[SettingFinding], path: Path) -> Path:
+    """AUROC as a map: a row for each score or weight, a column for each fault of each setting."""
+    rows = list(dict.fromkeys((f.title, f.value) for setting in settings for f in setting.detection))
+    columns = list(dict.fromkeys((setting.setting, f.fault) for setting in settings for f in setting.detection))
+    areas = np.full((len(rows), len(columns)), np.nan)
+    for setting in settings:
+        for found in setting.detection:
+            place = rows.index((found.title, found.value)), columns.index((setting.setting, found.fault))
+            areas[place] = found.auroc.estimate
+    figure, axes = new_figure(4.2 + 0.6 * len(columns), 2.2 + 0.3 * len(rows))
+    image = axes.imshow(areas, cmap="RdBu", vmin=0, vmax=1, aspect="auto")
+    for (row, column), area in np.ndenumerate(areas):
+        if not math.isnan(area):
+            colour = "white" if abs(area - 0.5) > 0.3 else "black"
+            axes.text(column, row, f"{area:.2f}", ha="center", va="center", fontsize=7, color=colour)
+    names = [setting + ": " if len(settings) > 1 else "" for setting, _ in columns]
+    labels = [name + fault.replace("_", " ") for name, (_, fault) in zip(names, columns, strict=True)]
+    axes.set_xticks(range(len(columns)), labels, rotation=45, ha="right", fontsize=8)
+    axes.set_yticks(range(len(rows)), [f"{title}: {value}" for title, value in rows], fontsize=8)
+    figure.suptitle("AUROC within tasks: blue finds the fault, red prefers it", fontsize=10)
+    figure.colorbar(image, shrink=0.8, ticks=[0, 0.5, 1]).set_label("0.5: chance", fontsize=8)
+    return write_figure(figure, path)
+
+
+def draw_sweeps(sweeps: Sequence[Sweep], path: Path) -> Path:
+    """Success with its interval over each swept setting; the reference's value is dashed."""
+    figure, grid = pyplot().subplots(
+        1, len(sweeps), figsize=(3.4 * len(sweeps), 3), squeeze=False, sharey=True, layout="constrained"
+    )
+    for axes, sweep in zip(grid[0], sweeps, strict=True):
+        values = [point.value for point in sweep.points]
+        estimates = np.array([point.success.estimate for point in sweep.points])
+        limits = np.array([[point.success.low, point.success.high] for point in sweep.points])
+        whiskers = np.nan_to_num(np.abs(limits - estimates[:, None])).T
+        axes.errorbar(values, estimates, yerr=whiskers, marker="o", capsize=2, color=_BETTER)
+        for point in sweep.points:
+            if point.is_reference:
+                axes.axvline(point.value, color="#444444", linestyle="--", linewidth=0.8)
+        axes.set(xscale="log", xlabel=sweep.name)
+        axes.spines[["top", "right"]].set_visible(False)
+    grid[0][0].set_ylabel("success, 95% interval over seeds")
+    return write_figure(figure, path)
+
+
+def draw_dynamics(findings: StudyFindings, setting: SettingFinding, path: Path) -> Path:
+    """What training recorded over its steps, the mean over seeds, one line a method."""
+    figure, grid = pyplot().subplots(3, 4, figsize=(13, 8), layout="constrained")
+    for axes, (name, title) in zip(grid.flat, _PANELS, strict=True):
+        for number, method in enumerate(setting.methods):
+            curve = mean_curve(list(findings.records.of(setting.setting, method.method).values()), name)
+            if curve is not None:
+                axes.plot(*curve, label=method.title, linewidth=1.4, color=f"C{number}")
+        axes.set_title(title, fontsize=10)
+        axes.tick_params(labelsize=8, which="both")
+    grid[2][3].set_yscale("log")
+    grid[2][3].legend(fontsize=7, frameon=False)
+    figure.supxlabel("step", fontsize=9)
+    return write_figure(figure, path)
+
+
+def mean_curve(cells: Sequence[CellRecord], name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    """Steps and the mean over seeds of a recorded number; None where it was not recorded."""
+    curves = [values for cell in cells if (values := _curve(cell, name)) is not None]
+    if not curves:
+        return None
+    return np.array(cells[0].curves["step"], dtype=float), np.mean(curves, axis=0)
+
+
+def _curve(cell: CellRecord, name: str) -> NDArray[np.float64] | None:
+    sources = {"effective_share": "effective_sample_size", "weight_entropy": "kl"}
+    values = cell.curves.get(sources.get(name, name))
+    if values is None or "step" not in cell.curves:
+        return None
+    numbers: NDArray[np.float64] = np.array(values, dtype=np.float64)  # None becomes NaN
+    counts: NDArray[np.float64] = np.array(cell.curves["num_samples"], dtype=np.float64)
+    if name == "effective_share":
+        numbers = numbers / counts
+    elif name == "weight_entropy":  # of the weights as shares: log N minus their divergence from equal ones
+        numbers = 1 - numbers / np.log(counts)
+    return numbers

@@ -1,0 +1,1 @@
+"""What a study is: settings, methods, seeds, and the file they are read from."""

@@ -1,0 +1,33 @@
+"""The rows that studies choose from: plain training, PTR, its controls, and what a user would try instead."""
+
+from __future__ import annotations
+
+from ptr_robot.method.ptr.config import PRESETS as PTR_PRESETS
+from ptr_robot.study.spec.method_row import TRUTH, EpisodeFilter, EpisodeWeighting, MethodRow
+from ptr_robot.scorers import RULES
+
+_CLEAN = EpisodeFilter(TRUTH)
+_RULE_TITLES = {"action-error": "action error", "knn": "kNN deviation", "length": "length", "jerk": "jerk"}
+
+_CONTROLS = (
+    MethodRow("sft", "SFT"),
+    MethodRow("sft-belief", "SFT + belief", "sft-belief"),
+    MethodRow("aux-only", "PTR's losses alone (α=0)", "paper", {"weights": {"alpha": 0.0}}),
+    MethodRow("placebo", "PTR, weights permuted", "paper", {"weights": {"permute": True}}),
+    MethodRow("clean", "SFT, clean part", filter=_CLEAN),
+    MethodRow("clean-ptr", "PTR (paper), clean part", "paper", filter=_CLEAN),
+    MethodRow("true-labels", "true labels, weights .25/4", weighting=EpisodeWeighting(TRUTH)),
+    MethodRow("true-labels-zero", "true labels, weights 0/1", weighting=EpisodeWeighting(TRUTH, w_min=0.0, w_max=1.0)),
+)
+_PRESETS = tuple(
+    MethodRow(name, f"PTR ({name})", name) for name in PTR_PRESETS if name not in {row.name for row in _CONTROLS}
+)
+_SCREENED = (MethodRow("screened", "PTR (screened)", "screened"),)
+_FILTERS = tuple(
+    MethodRow(f"filter-{rule}", f"better half by {_RULE_TITLES[rule]}", filter=EpisodeFilter(rule)) for rule in RULES
+)
+_WEIGHTINGS = tuple(
+    MethodRow(f"weight-{rule}", f"weights by {_RULE_TITLES[rule]}", weighting=EpisodeWeighting(rule)) for rule in RULES
+)
+
+REGISTRY: dict[str, MethodRow] = {row.name: row for row in (*_CONTROLS, *_SCREENED, *_PRESETS, *_FILTERS, *_WEIGHTINGS)}

@@ -1,0 +1,40 @@
+"""Environments and datasets that several tests look at; each is made once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ptr_robot.envs.collection import PlannedEpisode, plan_episodes, resolve_mixture
+from ptr_robot.envs.metaworld.environment import MetaWorldEnvironment
+from ptr_robot.envs.metaworld.operators import OPERATORS
+from ptr_robot.envs.recording import RecordedEpisode, RecordingConfig, record
+from ptr_robot.envs.metaworld.rendering import CameraConfig
+
+SMALL_CAMERA = CameraConfig(image_size=32)
+
+
+@pytest.fixture(scope="session")
+def reach() -> MetaWorldEnvironment:
+    return MetaWorldEnvironment("reach", SMALL_CAMERA)
+
+
+@pytest.fixture(scope="session")
+def pick_place() -> MetaWorldEnvironment:
+    return MetaWorldEnvironment("pick-place", SMALL_CAMERA)
+
+
+@pytest.fixture(scope="session")
+def plan() -> tuple[PlannedEpisode, ...]:
+    mixture = resolve_mixture({"brisk": 1, "jittery": 1, "fumbling": 1}, OPERATORS, None)
+    return plan_episodes(["reach-v3"], 3, mixture, seed=5)
+
+
+@pytest.fixture(scope="session")
+def recorded(
+    plan: tuple[PlannedEpisode, ...], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, list[RecordedEpisode]]:
+    """A dataset with images, simulated by two processes."""
+    root = tmp_path_factory.mktemp("sim") / "images"
+    return root, record(root, plan, OPERATORS, RecordingConfig(camera=SMALL_CAMERA, num_workers=2))

@@ -22,15 +22,15 @@ import torch
 
 from ptr_robot.data.config import DataConfig, SourceConfig
 from ptr_robot.data.corruptions import corrupt_dataset
-from ptr_robot.data.segments.dataset import SegmentDataset
 from ptr_robot.data.ground_truth import read_ground_truth
-from ptr_robot.method.scoring.screen import CHANNELS, ScreeningConfig
+from ptr_robot.data.segments.dataset import SegmentDataset
 from ptr_robot.envs.metaworld.demonstration import NOT_COMPLETED
-from ptr_robot.study.cells.data_jobs import source_fields
-from ptr_robot.study.spec.definition import CorruptionSettings
-from ptr_robot.study.analysis.detection import auroc
+from ptr_robot.method.scoring.screen import CHANNELS, ScreeningConfig
 from ptr_robot.scorers import RULES
 from ptr_robot.scorers.tracks import read_tracks
+from ptr_robot.study.analysis.detection import auroc
+from ptr_robot.study.cells.data_jobs import source_fields
+from ptr_robot.study.spec.definition import CorruptionSettings
 from ptr_robot.train.build import sample_facts
 from ptr_robot.train.screening import screen_dataset
 

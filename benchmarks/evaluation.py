@@ -17,18 +17,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ptr_robot.data.robots.normalisers import Normaliser
 from ptr_robot.data.robots import load_robot
+from ptr_robot.data.robots.normalisers import Normaliser
 from ptr_robot.data.robots.slots import SlotMap
 from ptr_robot.data.segments.source import UnifiedMap
-from ptr_robot.method.ptr.belief import BeliefTokenizer
-from ptr_robot.method.ptr.config import BeliefConfig
-from ptr_robot.policy.deployed import DeployedPolicy
-from ptr_robot.policy.vla.presets import preset
-from ptr_robot.policy.vla.policy import build_policy
 from ptr_robot.eval.interface import Observation, RolloutEpisode
 from ptr_robot.eval.rollouts import RolloutConfig, rollout
 from ptr_robot.eval.saved_policy import MetaWorldPolicy
+from ptr_robot.method.ptr.belief import BeliefTokenizer
+from ptr_robot.method.ptr.config import BeliefConfig
+from ptr_robot.policy.deployed import DeployedPolicy
+from ptr_robot.policy.vla.policy import build_policy
+from ptr_robot.policy.vla.presets import preset
 from ptr_robot.train.sources import SourceRecord
 
 TASK = "reach-v3"

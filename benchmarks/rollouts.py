@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ptr_robot.envs.metaworld.environment import MetaWorldEnvironment
-from ptr_robot.eval.interface import Observation, RolloutEpisode
 from ptr_robot.envs.metaworld.rendering import CameraConfig
+from ptr_robot.eval.interface import Observation, RolloutEpisode
 from ptr_robot.eval.rollouts import RolloutConfig, rollout
 
 TASK = "pick-place-v3"

@@ -35,8 +35,8 @@ from ptr_robot.method import PTR, ChunkForward, EMATargetEncoder, Samples
 from ptr_robot.policy.interface import TrainingChunk
 from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import ActionChunk, Observation
-from ptr_robot.policy.vla.presets import preset
 from ptr_robot.policy.vla.policy import MixturePolicy
+from ptr_robot.policy.vla.presets import preset
 from ptr_robot.train.build import build_parts
 from ptr_robot.train.config import DatasetConfig, PolicyChoice, TrainConfig, method_config, resolve
 from ptr_robot.train.loop import make_accelerator

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from ptr_robot.cli.main import run
-from ptr_robot.files import only_one_process
 from ptr_robot.errors import ConfigError
+from ptr_robot.eval.evaluation import EvaluationConfig, PolicyFlags
 from ptr_robot.eval.results import read_results
 from ptr_robot.eval.success_statistics import wilson_interval
-from ptr_robot.eval.evaluation import EvaluationConfig, PolicyFlags
+from ptr_robot.files import only_one_process
 from tests.study.conftest import make_trained, save_run
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from .corrupted_sets import corrupted as corrupted  # fixtures of the tests of corruption
-from .corrupted_sets import source as source
+from .corruptions.corrupted_sets import corrupted as corrupted  # fixtures of the tests of corruption
+from .corruptions.corrupted_sets import source as source
 from .v21_writer import write_v21
 
 WRIST = "observation.images.wrist"

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from ptr_robot.data.segments.batch import SegmentBatch
 from ptr_robot.data.config import DataConfig, SourceConfig
-from ptr_robot.data.segments.dataset import SegmentDataset
 from ptr_robot.data.lerobot.index import open_index
+from ptr_robot.data.segments.batch import SegmentBatch
+from ptr_robot.data.segments.dataset import SegmentDataset
 
 from .conftest import convert
 

@@ -9,8 +9,8 @@ import pytest
 from ptr_robot.envs.collection import PlannedEpisode, plan_episodes, resolve_mixture
 from ptr_robot.envs.metaworld.environment import MetaWorldEnvironment
 from ptr_robot.envs.metaworld.operators import OPERATORS
-from ptr_robot.envs.recording import RecordedEpisode, RecordingConfig, record
 from ptr_robot.envs.metaworld.rendering import CameraConfig
+from ptr_robot.envs.recording import RecordedEpisode, RecordingConfig, record
 
 SMALL_CAMERA = CameraConfig(image_size=32)
 

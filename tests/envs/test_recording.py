@@ -17,11 +17,11 @@ from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
 from ptr_robot.cli.collect import main
 from ptr_robot.data.ground_truth import read_ground_truth
-from ptr_robot.errors import ConfigError, DataError, PTRError
 from ptr_robot.envs.metaworld.demonstration import demonstrate
 from ptr_robot.envs.metaworld.environment import MetaWorldEnvironment
 from ptr_robot.envs.metaworld.operators import OPERATORS
 from ptr_robot.envs.recording import COLLECTION_FILE, RecordingConfig, record
+from ptr_robot.errors import ConfigError, DataError, PTRError
 from tests.envs.conftest import SMALL_CAMERA
 
 

@@ -8,13 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ptr_robot.errors import ConfigError
-from ptr_robot.policy.deployed import DeployedPolicy
 from ptr_robot.envs.metaworld.environment import MetaWorldEnvironment
-from ptr_robot.eval.interface import Observation, RolloutEpisode
 from ptr_robot.envs.metaworld.rendering import CameraConfig
 from ptr_robot.envs.metaworld.tasks import instructions
+from ptr_robot.errors import ConfigError
 from ptr_robot.eval.evaluation import EvaluationConfig, PolicyFlags
+from ptr_robot.eval.interface import Observation, RolloutEpisode
 from ptr_robot.eval.saved_policy import (
     MetaWorldPolicy,
     camera_of,
@@ -24,6 +23,7 @@ from ptr_robot.eval.saved_policy import (
     same_checkpoint,
     tasks_by_source,
 )
+from ptr_robot.policy.deployed import DeployedPolicy
 
 EPISODES = [RolloutEpisode("reach-v3", 3), RolloutEpisode("reach-v3", 4)]
 

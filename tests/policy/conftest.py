@@ -7,9 +7,9 @@ import dataclasses
 import pytest
 import torch
 
-from ptr_robot.policy.vla.config import AutoregressiveConfig, PolicyConfig, StreamConfig, TrunkConfig, VisionConfig
 from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import ActionChunk, Observation
+from ptr_robot.policy.vla.config import AutoregressiveConfig, PolicyConfig, StreamConfig, TrunkConfig, VisionConfig
 from ptr_robot.policy.vla.policy import build_policy
 
 LENGTH = 4

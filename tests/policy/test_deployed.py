@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from ptr_robot.data.robots.normalisers import Normaliser
 from ptr_robot.data.robots import load_robot
+from ptr_robot.data.robots.normalisers import Normaliser
 from ptr_robot.data.segments.source import UnifiedMap
 from ptr_robot.errors import ConfigError, ShapeError
 from ptr_robot.method.ptr.belief import BeliefTokenizer

@@ -12,9 +12,9 @@ from ptr_robot.data.segments.batch import SegmentBatch
 from ptr_robot.method.ptr.algorithm import PTR
 from ptr_robot.method.ptr.targets import EMATargetEncoder
 from ptr_robot.method.types import Samples
-from ptr_robot.policy.vla.presets import preset
 from ptr_robot.policy.recursion import ChunkPredictor
 from ptr_robot.policy.vla.policy import build_policy
+from ptr_robot.policy.vla.presets import preset
 from tests.policy.conftest import ACTION_SLOTS, STATE_SLOTS, generator, make_observation, noise, slots_mask
 
 DOCUMENTS = Path(__file__).parents[2] / "docs"

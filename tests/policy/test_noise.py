@@ -10,8 +10,8 @@ import torch
 from scipy import stats
 
 from ptr_robot.method.hashing import hash_integers
-from ptr_robot.policy.vla.heads.base import slot_noise
 from ptr_robot.policy.noise import Noise, Purpose, places
+from ptr_robot.policy.vla.heads.base import slot_noise
 
 MANY = 200
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ptr_robot.study.cells.record import CellRecord, EpisodeOutcome
-from ptr_robot.study.spec.definition import Study
 from ptr_robot.study.run import StudyRecords
+from ptr_robot.study.spec.definition import Study
 
 EPISODES = 10
 

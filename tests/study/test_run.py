@@ -14,10 +14,10 @@ from ptr_robot.errors import ConfigError, DataError
 from ptr_robot.study.cells.cell import Cell
 from ptr_robot.study.cells.plan import plan_cells
 from ptr_robot.study.cells.record import read_record, record_path, write_record
-from ptr_robot.study.spec.definition_file import read_study
 from ptr_robot.study.engine.jobs import with_needed
 from ptr_robot.study.report.study_report import print_report, write_report
 from ptr_robot.study.run import read_records
+from ptr_robot.study.spec.definition_file import read_study
 from tests.study.made_records import made_cell, made_records
 
 pytestmark = pytest.mark.slow

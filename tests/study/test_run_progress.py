@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from ptr_robot.study.engine.job_workers import JobResult
 from ptr_robot.progress import counting
+from ptr_robot.study.engine.job_workers import JobResult
 from ptr_robot.study.engine.runner import RunState
 from ptr_robot.study.run_progress import StudyProgress
 from tests.study.engine.test_runner import Note

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from ptr_robot.cli.main import run as run_command
-from ptr_robot.files import only_one_process
 from ptr_robot.errors import ConfigError, DataError, NonFiniteError
+from ptr_robot.files import only_one_process
 from ptr_robot.train import optimisation
 from ptr_robot.train.build import build_parts
 from ptr_robot.train.checkpoint import latest_checkpoint

@@ -7,7 +7,7 @@ import types
 
 import pytest
 
-from ptr_robot.train import processor
+from ptr_robot.train import cpu_bf16 as processor
 
 
 @pytest.fixture

@@ -13,12 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from ptr_robot.cli.flags import parse_flags
-from ptr_robot.errors import ConfigError
 from ptr_robot.envs.collection import PlannedEpisode, plan_episodes, resolve_mixture
 from ptr_robot.envs.metaworld.operators import OPERATORS, OperatorConfig, read_operators
-from ptr_robot.envs.recording import RecordedEpisode, RecordingConfig, record
 from ptr_robot.envs.metaworld.rendering import CameraConfig
 from ptr_robot.envs.metaworld.tasks import resolve_tasks
+from ptr_robot.envs.recording import RecordedEpisode, RecordingConfig, record
+from ptr_robot.errors import ConfigError
 from ptr_robot.progress import counting
 
 

@@ -10,10 +10,17 @@ from rich.markup import escape
 from rich.table import Table
 
 from ptr_robot.cli.flags import parse_flags
+from ptr_robot.study.analysis.outcome import verdict
 from ptr_robot.study.demo import run_demo
 from ptr_robot.study.demo_plan import DemoConfig
-from ptr_robot.study.analysis.outcome import verdict
-from ptr_robot.study.report.demo_report import COLUMNS, FIGURES_FOLDER, LEGEND, comparison_rows, introduction, write_report
+from ptr_robot.study.report.demo_report import (
+    COLUMNS,
+    FIGURES_FOLDER,
+    LEGEND,
+    comparison_rows,
+    introduction,
+    write_report,
+)
 
 
 def main(arguments: Sequence[str]) -> int:

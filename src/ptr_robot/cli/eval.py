@@ -9,9 +9,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from ptr_robot.cli.flags import parse_flags
+from ptr_robot.eval.evaluation import RESULTS_FILE, EvaluationConfig, checked_groups, evaluate
 from ptr_robot.eval.results import EpisodeResult, RolloutResult
 from ptr_robot.eval.success_statistics import Interval
-from ptr_robot.eval.evaluation import RESULTS_FILE, EvaluationConfig, checked_groups, evaluate
 from ptr_robot.progress import counting
 
 

@@ -30,8 +30,8 @@ def main(arguments: Sequence[str]) -> int:
     if not flags.dataset:
         raise ConfigError("the dataset is missing: ptr info DATASET")
     from ptr_robot.cli.info_page import print_page
-    from ptr_robot.data.lerobot.index import open_index
     from ptr_robot.data.inspect.summary import summarise
+    from ptr_robot.data.lerobot.index import open_index
 
     keys = (flags.state_key, flags.action_key)
     summary = summarise(

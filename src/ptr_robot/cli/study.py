@@ -108,9 +108,9 @@ def main(arguments: Sequence[str]) -> int:
         raise ConfigError(f"which study? ptr study NAME, one of: {names}; or ptr study FILE.yaml")
     study = read_study(flags.study, overrides(flags))
     root = Path(flags.output_dir or f"outputs/study/{study.name}").expanduser()
-    from ptr_robot.study.run_progress import StudyProgress
     from ptr_robot.study.report.study_report import print_report, write_report
     from ptr_robot.study.run import read_records, run_study
+    from ptr_robot.study.run_progress import StudyProgress
 
     rich = require("rich.console", "lerobot")
     if not flags.report_only:

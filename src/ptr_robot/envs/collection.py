@@ -10,9 +10,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from ptr_robot.errors import ConfigError, did_you_mean
 from ptr_robot.envs.metaworld.operators import OPERATORS, OperatorConfig
 from ptr_robot.envs.metaworld.performance import DemonstrationSeeds
+from ptr_robot.errors import ConfigError, did_you_mean
 
 Key = TypeVar("Key")
 # Raised when the same settings come to other episodes; what was recorded before is then recorded anew.

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from ptr_robot.data.ground_truth import EpisodeTruth, write_ground_truth
-from ptr_robot.errors import ConfigError, DataError, require
 from ptr_robot.envs.collection import PlannedEpisode
 from ptr_robot.envs.metaworld.demonstration import demonstrate
 from ptr_robot.envs.metaworld.environment import (
@@ -30,6 +29,7 @@ from ptr_robot.envs.metaworld.performance import Demonstration
 from ptr_robot.envs.metaworld.rendering import CameraConfig
 from ptr_robot.envs.metaworld.tasks import instructions
 from ptr_robot.envs.workers import worker_processes
+from ptr_robot.errors import ConfigError, DataError, require
 
 COLLECTION_FILE = "meta/ptr_collection.json"
 _EPISODES_AHEAD = 2  # per worker: how far the simulation may run ahead of the writer

@@ -14,12 +14,10 @@ from typing import Any
 
 import torch
 
-from ptr_robot.files import only_one_process, whole_file
+from ptr_robot.envs.metaworld.tasks import resolve_tasks
 from ptr_robot.errors import ConfigError
-from ptr_robot.policy.save import read_policy_config
 from ptr_robot.eval.results import EpisodeResult, RolloutResult
 from ptr_robot.eval.rollouts import RolloutConfig, rollout
-from ptr_robot.envs.metaworld.tasks import resolve_tasks
 from ptr_robot.eval.saved_policy import (
     camera_of,
     checkpoint_folder,
@@ -27,6 +25,8 @@ from ptr_robot.eval.saved_policy import (
     same_checkpoint,
     tasks_by_source,
 )
+from ptr_robot.files import only_one_process, whole_file
+from ptr_robot.policy.save import read_policy_config
 from ptr_robot.train.checkpoint import FOLDER as CHECKPOINTS
 from ptr_robot.train.checkpoint import PRETRAINED
 from ptr_robot.train.sources import SourceRecord, read_sources

@@ -12,14 +12,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ptr_robot.errors import ConfigError, ShapeError
 from ptr_robot.envs.metaworld.environment import ACTION_DIM, MAX_STEPS, MetaWorldEnvironment
-from ptr_robot.eval.interface import Observation, RolloutEpisode, RolloutPolicy
 from ptr_robot.envs.metaworld.rendering import CameraConfig, Image
-from ptr_robot.eval.results import EpisodeResult, RolloutResult
 from ptr_robot.envs.metaworld.tasks import resolve_tasks
-from ptr_robot.eval.videos import write_video
 from ptr_robot.envs.workers import worker_processes
+from ptr_robot.errors import ConfigError, ShapeError
+from ptr_robot.eval.interface import Observation, RolloutEpisode, RolloutPolicy
+from ptr_robot.eval.results import EpisodeResult, RolloutResult
+from ptr_robot.eval.videos import write_video
 
 PolicyFactory = Callable[[], RolloutPolicy]
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ptr_robot.errors import ConfigError
-from ptr_robot.policy.deployed import DeployedPolicy, RobotObservation
 from ptr_robot.envs.metaworld.environment import ACTION_DIM, ENVIRONMENT_STATE_DIM, STATE_DIM
-from ptr_robot.eval.interface import Observation, RolloutEpisode
 from ptr_robot.envs.metaworld.rendering import CameraConfig
 from ptr_robot.envs.metaworld.tasks import instructions
+from ptr_robot.errors import ConfigError
+from ptr_robot.eval.interface import Observation, RolloutEpisode
+from ptr_robot.policy.deployed import DeployedPolicy, RobotObservation
 from ptr_robot.train.sources import SourceRecord
 from ptr_robot.train.trained import load_trained, pretrained_folder
 

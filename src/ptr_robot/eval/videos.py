@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ptr_robot.errors import DataError, require
 from ptr_robot.envs.metaworld.environment import FRAMES_PER_SECOND
 from ptr_robot.envs.metaworld.rendering import Image
+from ptr_robot.errors import DataError, require
 
 
 def write_video(path: Path, frames: Sequence[Image]) -> None:

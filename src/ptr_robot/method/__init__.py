@@ -1,6 +1,7 @@
 """Posterior-Transition Reweighting in plain PyTorch: torch and numpy are all it needs."""
 
 from ptr_robot.method.ptr.accumulation import WeightedAccumulation
+from ptr_robot.method.ptr.algorithm import PTR
 from ptr_robot.method.ptr.belief import BeliefTokenizer
 from ptr_robot.method.ptr.config import (
     BeliefConfig,
@@ -12,10 +13,9 @@ from ptr_robot.method.ptr.config import (
     WeightConfig,
 )
 from ptr_robot.method.ptr.diagnostics import Diagnostics, diagnose
-from ptr_robot.method.ptr.algorithm import PTR
 from ptr_robot.method.ptr.targets import EMATargetEncoder, make_targets
-from ptr_robot.method.types import ChunkForward, PTROutput, Samples
 from ptr_robot.method.ptr.weights import ExponentialWeightMap, WeightMap
+from ptr_robot.method.types import ChunkForward, PTROutput, Samples
 
 __all__ = [
     "PTR",

@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ptr_robot.method.ptr.config import WeightConfig
 from ptr_robot.method.mixture import TwoPopulations, fit_two_populations
+from ptr_robot.method.ptr.config import WeightConfig
 
 WINDOW = 128  # chunk scores that an episode's mean remembers
 _DOUBT = 0.1  # a posterior this far from certainty counts as certainty

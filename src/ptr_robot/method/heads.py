@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ptr_robot.method.ptr.config import ScorerConfig
 from ptr_robot.method.hashing import hash_integers
+from ptr_robot.method.ptr.config import ScorerConfig
 from ptr_robot.method.ptr.scorer import StackedLinear
 from ptr_robot.method.types import Samples
 

@@ -12,8 +12,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from ptr_robot.errors import ConfigError, DataError, require
-from ptr_robot.policy.vla.config import BYTES, LanguageConfig, PolicyConfig
 from ptr_robot.policy.robot_record import RobotRecord
+from ptr_robot.policy.vla.config import BYTES, LanguageConfig, PolicyConfig
 from ptr_robot.policy.vla.policy import MixturePolicy
 
 CONFIG_FILE = "config.json"

@@ -10,15 +10,20 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ptr_robot.files import whole_file
 from ptr_robot.data.ground_truth import EpisodeTruth, read_ground_truth
 from ptr_robot.data.lerobot.index import open_index
-from ptr_robot.errors import DataError
 from ptr_robot.envs.collection import plan_episodes, resolve_mixture
 from ptr_robot.envs.metaworld.operators import OPERATORS as KNOWN_OPERATORS
-from ptr_robot.envs.recording import RecordedEpisode, RecordingConfig, record
 from ptr_robot.envs.metaworld.rendering import CameraConfig
+from ptr_robot.envs.recording import RecordedEpisode, RecordingConfig, record
+from ptr_robot.errors import DataError
+from ptr_robot.eval.evaluation import RESULTS_FILE, evaluate
 from ptr_robot.eval.results import EpisodeResult, read_results
+from ptr_robot.files import whole_file
+from ptr_robot.progress import counting
+from ptr_robot.study.analysis.detection import weight_auroc
+from ptr_robot.study.analysis.outcome import Comparison, MethodOutcome
+from ptr_robot.study.cells.judged_episode import JudgedEpisode, judged_episodes
 from ptr_robot.study.demo_plan import (
     BASELINE,
     METHODS,
@@ -32,11 +37,6 @@ from ptr_robot.study.demo_plan import (
     training_command,
     training_stage,
 )
-from ptr_robot.study.analysis.detection import weight_auroc
-from ptr_robot.eval.evaluation import RESULTS_FILE, evaluate
-from ptr_robot.study.cells.judged_episode import JudgedEpisode, judged_episodes
-from ptr_robot.study.analysis.outcome import Comparison, MethodOutcome
-from ptr_robot.progress import counting
 from ptr_robot.study.engine.stages import Stage, claim, occupied
 from ptr_robot.study.training_runs import TrainingCommand, train_side_by_side
 from ptr_robot.train.checkpoint import latest_checkpoint

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ptr_robot.errors import ConfigError, did_you_mean
-from ptr_robot.method.scoring.config import SCREENING_VERSION, ScreeningConfig
 from ptr_robot.envs.collection import COLLECTION_VERSION
 from ptr_robot.envs.metaworld.operators import CLEAN_OPERATORS
+from ptr_robot.errors import ConfigError, did_you_mean
 from ptr_robot.eval.evaluation import EnvironmentFlags, EpisodeFlags, EvaluationConfig, PolicyFlags
+from ptr_robot.method.scoring.config import SCREENING_VERSION, ScreeningConfig
 from ptr_robot.study.engine.stages import Stage
 from ptr_robot.study.training_runs import TrainingCommand
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from ptr_robot.study.cells.cell import Cell
 from ptr_robot.study.cells.plan import plan_cells
 from ptr_robot.study.cells.record import CellRecord
-from ptr_robot.study.spec.definition import Study
 from ptr_robot.study.engine.jobs import with_needed
 from ptr_robot.study.engine.json_values import write_json
 from ptr_robot.study.engine.runner import Watcher, run_jobs
 from ptr_robot.study.engine.stages import claim, occupied
+from ptr_robot.study.spec.definition import Study
 
 STUDY_FILE = "study.json"
 

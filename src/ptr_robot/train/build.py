@@ -15,16 +15,16 @@ from ptr_robot.data.segments.batch import UNIFIED_DIM
 from ptr_robot.data.segments.dataset import SegmentDataset
 from ptr_robot.data.segments.loader import SegmentLoader, make_loader
 from ptr_robot.errors import ConfigError, DataError
-from ptr_robot.method.ptr.config import PTRConfig
 from ptr_robot.method.ptr.algorithm import PTR
-from ptr_robot.method.scoring.screen import Screening
+from ptr_robot.method.ptr.config import PTRConfig
 from ptr_robot.method.ptr.targets import EMATargetEncoder
-from ptr_robot.policy.vla.config import PolicyConfig
-from ptr_robot.policy.vla.presets import preset
-from ptr_robot.policy.vla.pretrained import load_action_expert, load_language_model, load_vision_tower
+from ptr_robot.method.scoring.screen import Screening
 from ptr_robot.policy.robot_record import check_robot
 from ptr_robot.policy.save import SavedPolicy, load_policy
+from ptr_robot.policy.vla.config import PolicyConfig
 from ptr_robot.policy.vla.policy import MixturePolicy, build_policy
+from ptr_robot.policy.vla.presets import preset
+from ptr_robot.policy.vla.pretrained import load_action_expert, load_language_model, load_vision_tower
 from ptr_robot.train.checkpoint import PRETRAINED, STATE
 from ptr_robot.train.config import PolicyChoice, RunPlan
 from ptr_robot.train.module import TrainingModule

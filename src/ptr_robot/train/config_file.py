@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ptr_robot.files import whole_file
 from ptr_robot.errors import require
+from ptr_robot.files import whole_file
 from ptr_robot.train.config import TrainConfig
 
 CONFIG_FILE = "train_config.json"

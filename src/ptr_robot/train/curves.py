@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ptr_robot.files import whole_file
 from ptr_robot.errors import require
+from ptr_robot.files import whole_file
 from ptr_robot.train.records import read_records
 
 CURVES_FILE = "curves.png"

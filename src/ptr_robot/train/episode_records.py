@@ -7,9 +7,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ptr_robot.files import whole_file
 from ptr_robot.data.segments.dataset import SegmentDataset
 from ptr_robot.errors import require
+from ptr_robot.files import whole_file
 from ptr_robot.method.distributed import sum_over_ranks
 from ptr_robot.method.scoring.screen import Screening
 from ptr_robot.method.types import PTROutput, Samples

@@ -18,15 +18,15 @@ from ptr_robot.errors import ConfigError, NonFiniteError, require
 from ptr_robot.train.build import RunParts, build_parts
 from ptr_robot.train.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
 from ptr_robot.train.config import RunPlan, TrainConfig, chosen_precision, resolve
+from ptr_robot.train.cpu_bf16 import avoid_broken_tiles
 from ptr_robot.train.episode_records import EPISODE_SCORES_FILE, EpisodeLedger
 from ptr_robot.train.interruption import StopRequest
 from ptr_robot.train.metrics import MetricWindow
 from ptr_robot.train.optimisation import Optimiser, StepResult
-from ptr_robot.train.cpu_bf16 import avoid_broken_tiles
-from ptr_robot.train.step_progress import TrainingProgress
 from ptr_robot.train.records import RunRecords
 from ptr_robot.train.run_folder import check_free, describe_run, occupied
 from ptr_robot.train.screening import describe_screening
+from ptr_robot.train.step_progress import TrainingProgress
 from ptr_robot.train.trained import TrainedPolicy
 from ptr_robot.train.training_state import TrainingState
 

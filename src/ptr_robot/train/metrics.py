@@ -7,8 +7,8 @@ import time
 import torch
 from torch import Tensor
 
-from ptr_robot.method.ptr.diagnostics import diagnose
 from ptr_robot.method.ptr.algorithm import PTR
+from ptr_robot.method.ptr.diagnostics import diagnose
 from ptr_robot.train.optimisation import StepResult
 
 LOSSES = (

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from ptr_robot.data.segments.batch import SegmentBatch
 from ptr_robot.errors import NonFiniteError, require
-from ptr_robot.method.ptr.accumulation import WeightedAccumulation
 from ptr_robot.method.hashing import hash_integers
+from ptr_robot.method.ptr.accumulation import WeightedAccumulation
 from ptr_robot.method.types import PTROutput, Samples
 from ptr_robot.train.config import RunPlan
 from ptr_robot.train.module import TrainingModule

@@ -8,8 +8,8 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from ptr_robot.files import whole_file
 from ptr_robot.errors import ConfigError, DataError, require
+from ptr_robot.files import whole_file
 from ptr_robot.train.config import TrainConfig
 
 RECORDS_FILE = "records.jsonl"

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ptr_robot import __version__
-from ptr_robot.files import only_one_process, whole_file
 from ptr_robot.errors import ConfigError, DataError
+from ptr_robot.files import only_one_process, whole_file
 from ptr_robot.train.build import RunParts
 from ptr_robot.train.checkpoint import FOLDER as CHECKPOINTS_FOLDER
 from ptr_robot.train.config import RunPlan

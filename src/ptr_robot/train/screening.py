@@ -11,15 +11,15 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from ptr_robot.data.segments.batch import SegmentBatch
 from ptr_robot.data.config import SourceConfig
+from ptr_robot.data.segments.batch import SegmentBatch
 from ptr_robot.data.segments.dataset import SegmentDataset
 from ptr_robot.data.segments.loader import read_blocks
 from ptr_robot.errors import ConfigError, DataError, PTRError, require
-from ptr_robot.method.scoring.screen import LEAST_WEIGHT, Report, Screening, ScreeningConfig, Transitions, screen
 from ptr_robot.method.ptr.targets import EMATargetEncoder
-from ptr_robot.train.step_progress import ScreeningProgress
+from ptr_robot.method.scoring.screen import LEAST_WEIGHT, Report, Screening, ScreeningConfig, Transitions, screen
 from ptr_robot.train.samples import SampleFacts, encode_frames, take_frames
+from ptr_robot.train.step_progress import ScreeningProgress
 from ptr_robot.train.tensor_files import read_tensors, save_tensors
 
 SCREENING_FILE = "screening.safetensors"

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ptr_robot.data.robots.normalisers import Normaliser
 from ptr_robot.data.lerobot.contents import Feature
+from ptr_robot.data.robots.normalisers import Normaliser
 from ptr_robot.data.robots.slots import SlotEntry, SlotMap
 from ptr_robot.data.segments.source import Source, UnifiedMap
 from ptr_robot.errors import ConfigError, DataError

@@ -13,17 +13,16 @@ import pytest
 
 import ptr_robot.data.cache.frames as frame_cache_module
 import ptr_robot.data.lerobot.frames as frames_module
-from ptr_robot.files import only_one_process
-from ptr_robot.data.config import DataConfig, SourceConfig
-from ptr_robot.data.segments.dataset import SegmentDataset
 from ptr_robot.data.cache.frames import FrameCache
+from ptr_robot.data.config import DataConfig, SourceConfig
 from ptr_robot.data.lerobot.frames import _decode_image, decode_episode, resize_frame
 from ptr_robot.data.lerobot.index import open_index
+from ptr_robot.data.segments.dataset import SegmentDataset
 from ptr_robot.data.segments.loader import make_loader
 from ptr_robot.errors import ConfigError, DataError
-
-from .conftest import WRIST
-from .v21_writer import CAMERA, LENGTHS, video_path, write_video
+from ptr_robot.files import only_one_process
+from tests.data.conftest import WRIST
+from tests.data.v21_writer import CAMERA, LENGTHS, video_path, write_video
 
 
 @pytest.fixture

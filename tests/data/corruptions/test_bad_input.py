@@ -21,8 +21,8 @@ import pytest
 from ptr_robot.data.corruptions import ActionNoise, LabelNoise, Truncation, corrupt_dataset, paper_corruptions
 from ptr_robot.data.ground_truth import read_ground_truth
 from ptr_robot.errors import ConfigError, DataError
+from tests.data import v21_writer
 
-from . import v21_writer
 from .corrupted_sets import column
 
 

@@ -13,16 +13,15 @@ import pytest
 
 from ptr_robot.data.config import DataConfig, SourceConfig
 from ptr_robot.data.corruptions import corrupt_dataset, paper_corruptions
-from ptr_robot.data.segments.dataset import SegmentDataset
 from ptr_robot.data.ground_truth import GROUND_TRUTH_FILE, EpisodeTruth, Fault, write_ground_truth
-from ptr_robot.data.lerobot.index import open_index
 from ptr_robot.data.inspect.motion import IDLE_SHARE, EpisodeMotion, Motion, Scale, measure_motion
 from ptr_robot.data.inspect.oddities import find_duplicates, name_episodes
-from ptr_robot.data.lerobot.feature_statistics import RunningStatistics
 from ptr_robot.data.inspect.summary import summarise
+from ptr_robot.data.lerobot.feature_statistics import RunningStatistics
+from ptr_robot.data.lerobot.index import open_index
+from ptr_robot.data.segments.dataset import SegmentDataset
 from ptr_robot.errors import ConfigError, DataError
-
-from .v21_writer import episode_values, table_path, write_table
+from tests.data.v21_writer import episode_values, table_path, write_table
 
 FPS = 10
 LENGTHS = (60, 62, 58, 62, 61, 63, 59, 140, 20, 60, 61)

@@ -11,12 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from ptr_robot.data.config import DataConfig, SourceConfig
-from ptr_robot.data.segments.dataset import SegmentDataset
 from ptr_robot.data.lerobot.index import open_index
+from ptr_robot.data.segments.dataset import SegmentDataset
 from ptr_robot.data.segments.loader import make_loader
 from ptr_robot.errors import ConfigError, DataError
-
-from .v21_writer import (
+from tests.data.v21_writer import (
     CAMERA,
     LENGTHS,
     add_rewards,

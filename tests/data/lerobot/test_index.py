@@ -13,12 +13,11 @@ import requests
 from huggingface_hub.hf_api import DatasetInfo
 
 from ptr_robot.data.config import DataConfig, SourceConfig
-from ptr_robot.data.segments.dataset import SegmentDataset
 from ptr_robot.data.lerobot.index import open_index
 from ptr_robot.data.lerobot.tables import iterate_episodes, read_episode
+from ptr_robot.data.segments.dataset import SegmentDataset
 from ptr_robot.errors import ConfigError, DataError
-
-from .v21_writer import CAMERA, FPS, LENGTHS, TASKS, episode_values, table_path, video_path, write_table
+from tests.data.v21_writer import CAMERA, FPS, LENGTHS, TASKS, episode_values, table_path, video_path, write_table
 
 
 def test_v21_is_read_as_it_is(v21):

@@ -8,13 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from ptr_robot.data.cache.tables import open_tables
+from ptr_robot.data.lerobot.feature_statistics import compute_statistics
 from ptr_robot.data.lerobot.index import open_index
 from ptr_robot.data.robots.normalisers import KINDS, SMALLEST_RANGE, VectorStatistics, make_normaliser
-from ptr_robot.data.lerobot.feature_statistics import compute_statistics
-from ptr_robot.data.cache.tables import open_tables
 from ptr_robot.errors import ConfigError
-
-from .v21_writer import LENGTHS, episode_values, write_table
+from tests.data.v21_writer import LENGTHS, episode_values, write_table
 
 floats = st.floats(-1e4, 1e4, width=32)
 datasets = arrays(np.float32, st.tuples(st.integers(2, 30), st.just(3)), elements=floats)

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ptr_robot.data.config import DataConfig, SourceConfig
-from ptr_robot.data.segments.dataset import SegmentDataset
 from ptr_robot.data.segments.cutting import SegmentLayout
-
-from .v21_writer import CAMERA, LENGTHS, TASKS, episode_values
+from ptr_robot.data.segments.dataset import SegmentDataset
+from tests.data.v21_writer import CAMERA, LENGTHS, TASKS, episode_values
 
 
 @st.composite

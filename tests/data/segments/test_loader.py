@@ -16,9 +16,8 @@ import torch
 from ptr_robot.data.config import DataConfig, SourceConfig
 from ptr_robot.data.segments.loader import make_loader
 from ptr_robot.errors import ConfigError, DataError
-
-from .conftest import RECORDED_LENGTHS, WRIST
-from .v21_writer import CAMERA, LENGTHS, TASKS, video_path
+from tests.data.conftest import RECORDED_LENGTHS, WRIST
+from tests.data.v21_writer import CAMERA, LENGTHS, TASKS, video_path
 
 
 @pytest.fixture
@@ -121,7 +120,7 @@ def test_a_broken_video_is_one_line_whatever_the_workers(own_v21, tmp_path, num_
 
 TERMINATED = """
 import os, signal, sys
-from ptr_robot.data import frame_cache
+from ptr_robot.data.cache import frames as frame_cache
 from ptr_robot.data.config import DataConfig, SourceConfig
 from ptr_robot.data.segments.loader import make_loader
 decode = frame_cache.decode_episode

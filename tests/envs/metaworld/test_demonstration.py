@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ptr_robot.sim import performance
+from ptr_robot.envs.metaworld import performance
 from ptr_robot.envs.metaworld.demonstration import demonstrate
 from ptr_robot.envs.metaworld.operators import OPERATORS, Operator, OperatorConfig
 from ptr_robot.envs.metaworld.performance import DemonstrationSeeds

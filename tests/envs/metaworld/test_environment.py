@@ -7,11 +7,11 @@ import ctypes.util
 import numpy as np
 import pytest
 
-from ptr_robot.errors import ConfigError, MissingExtraError, ShapeError
-from ptr_robot.sim import rendering
+from ptr_robot.envs.metaworld import rendering
 from ptr_robot.envs.metaworld.environment import MetaWorldEnvironment, clip_action, make_expert
 from ptr_robot.envs.metaworld.rendering import Camera, CameraConfig
 from ptr_robot.envs.metaworld.tasks import instructions, resolve_tasks, task_names
+from ptr_robot.errors import ConfigError, MissingExtraError, ShapeError
 from tests.envs.conftest import SMALL_CAMERA
 
 

@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from ptr_robot.errors import ConfigError
 from ptr_robot.envs.collection import plan_episodes, resolve_mixture
 from ptr_robot.envs.metaworld.operators import OPERATORS, OperatorConfig, read_operators
+from ptr_robot.errors import ConfigError
 
 
 def test_shares_are_kept_to_the_nearest_episode():

@@ -19,8 +19,8 @@ from ptr_robot.method import (
     TargetConfig,
     WeightConfig,
 )
-from ptr_robot.method.ptr.controller import STATISTICS
 from ptr_robot.method.folds import assign_folds
+from ptr_robot.method.ptr.controller import STATISTICS
 from ptr_robot.method.ptr.posterior import other_samples
 from tests.method import reference
 from tests.method.conftest import ACTION_DIM, LENGTH, NO_WARMUP, make_batch, make_ptr

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ptr_robot.method.ptr.config import PoolConfig, PTRConfig, ScorerConfig
 from ptr_robot.method.distributed import RankLayout
 from ptr_robot.method.hashing import hash_uniform
 from ptr_robot.method.ptr.candidates import CandidatePool, TargetRows
+from ptr_robot.method.ptr.config import PoolConfig, PTRConfig, ScorerConfig
 from tests.method.conftest import NO_WARMUP, make_batch, make_ptr
 
 

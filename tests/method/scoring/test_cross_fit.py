@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.distributions import Normal
 
-from ptr_robot.method.heads import instruction_codes
 from ptr_robot.method.folds import assign_folds
+from ptr_robot.method.heads import instruction_codes
 from ptr_robot.method.scoring.cross_fit import WhichAction, WhichConsequence, WhichInstruction, cross_fit
 
 COUNT, WIDTH = 40, 6

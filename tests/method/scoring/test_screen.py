@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from ptr_robot.errors import ConfigError, NonFiniteError, ShapeError
-from ptr_robot.method import instructions, screening
+from ptr_robot.method.scoring import instruction_labels as instructions
+from ptr_robot.method.scoring import screen as screening
 from ptr_robot.method.scoring.cross_fit import standardised
 from ptr_robot.method.scoring.screen import CHANNELS, ScreeningConfig, Transitions, screen
 from ptr_robot.method.scoring.transitions import Episodes

@@ -7,8 +7,8 @@ import dataclasses
 import torch
 
 from ptr_robot.policy.vla.decoder import CachedDecoder
-from ptr_robot.policy.vla.sequence import Part, arrange
 from ptr_robot.policy.vla.policy import pool_context
+from ptr_robot.policy.vla.sequence import Part, arrange
 from tests.policy.conftest import LENGTH, generator, make_chunk, make_observation, noise
 
 STEPS = torch.ones(3, LENGTH, dtype=torch.bool)

@@ -8,12 +8,12 @@ import pytest
 import torch
 from scipy import stats
 
+from ptr_robot.policy.noise import Purpose, places
 from ptr_robot.policy.vla.config import AutoregressiveConfig, DiffusionConfig, FlowConfig
 from ptr_robot.policy.vla.heads.autoregressive import AutoregressiveHead, from_bins, to_bins
 from ptr_robot.policy.vla.heads.base import per_sample_mean
 from ptr_robot.policy.vla.heads.diffusion import DiffusionHead, denoise
 from ptr_robot.policy.vla.heads.flow import FlowHead, draw_sigmas, integrate
-from ptr_robot.policy.noise import Purpose, places
 from tests.policy.conftest import ACTION_SLOTS, LENGTH, generator, make_chunk, noise, slots_mask
 
 

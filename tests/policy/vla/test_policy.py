@@ -10,10 +10,10 @@ import torch
 from ptr_robot.data.segments.batch import SegmentBatch
 from ptr_robot.errors import ConfigError, DataError, ShapeError
 from ptr_robot.method.ptr.targets import EMATargetEncoder
-from ptr_robot.policy.vla.augment import augment
-from ptr_robot.policy.vla.config import VisionConfig
 from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import ActionChunk, Observation
+from ptr_robot.policy.vla.augment import augment
+from ptr_robot.policy.vla.config import VisionConfig
 from ptr_robot.policy.vla.policy import build_policy
 from tests.policy.conftest import LENGTH, make_chunk, make_observation, noise, slots_mask, small_config, take
 

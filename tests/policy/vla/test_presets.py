@@ -10,11 +10,11 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from ptr_robot.errors import ConfigError
-from ptr_robot.policy.vla.config import HEADS, PolicyConfig
 from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import ActionChunk, Observation
-from ptr_robot.policy.vla.presets import PRESETS, preset
+from ptr_robot.policy.vla.config import HEADS, PolicyConfig
 from ptr_robot.policy.vla.policy import MixturePolicy
+from ptr_robot.policy.vla.presets import PRESETS, preset
 
 STREAMS = [("und", 2048, 6144), ("gen", 1024, 3072)]
 

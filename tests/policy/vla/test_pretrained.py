@@ -13,12 +13,12 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from ptr_robot.errors import ConfigError
+from ptr_robot.policy.save import load_policy, save_policy
 from ptr_robot.policy.vla.config import LanguageConfig, VisionConfig
 from ptr_robot.policy.vla.language import TextEncoder
+from ptr_robot.policy.vla.policy import build_policy
 from ptr_robot.policy.vla.presets import preset
 from ptr_robot.policy.vla.pretrained import load_action_expert, load_language_model, load_vision_tower
-from ptr_robot.policy.save import load_policy, save_policy
-from ptr_robot.policy.vla.policy import build_policy
 from tests.policy.conftest import make_observation, noise, small_config
 
 WORDS = ["[UNK]", "reach", "push", "the", "puck", "open", "act"]

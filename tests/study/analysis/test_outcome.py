@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from ptr_robot.eval.results import EpisodeResult, RolloutResult
 from ptr_robot.study.analysis.detection import auroc, weight_auroc
-from ptr_robot.study.cells.judged_episode import JudgedEpisode
 from ptr_robot.study.analysis.outcome import Comparison, MethodOutcome, verdict
+from ptr_robot.study.cells.judged_episode import JudgedEpisode
 
 
 def outcome(name: str, num_successes: int, num_episodes: int = 40, area: float = math.nan) -> MethodOutcome:

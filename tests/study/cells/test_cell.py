@@ -10,14 +10,14 @@ import yaml
 from ptr_robot.eval.results import RolloutResult
 from ptr_robot.study.cells.cell import Cell
 from ptr_robot.study.cells.data import CellData
+from ptr_robot.study.cells.data_jobs import CollectJob, RuleJob, robot_identity
 from ptr_robot.study.cells.evaluation import evaluate_cell
+from ptr_robot.study.cells.judged_episode import JudgedEpisode
 from ptr_robot.study.cells.plan import plan_cells
 from ptr_robot.study.cells.training import non_default_settings
-from ptr_robot.study.cells.data_jobs import CollectJob, RuleJob, robot_identity
+from ptr_robot.study.engine.jobs import with_needed
 from ptr_robot.study.spec.definition import EvaluationSettings, TrainingSettings
 from ptr_robot.study.spec.definition_file import read_study
-from ptr_robot.study.engine.jobs import with_needed
-from ptr_robot.study.cells.judged_episode import JudgedEpisode
 from ptr_robot.study.spec.methods import REGISTRY
 from ptr_robot.train.sources import read_sources
 

@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from ptr_robot.errors import ConfigError
-from ptr_robot.study.cells.plan import plan_cells
 from ptr_robot.study.cells.data_jobs import CollectJob, CorruptJob
-from ptr_robot.study.spec.definition_file import built_in_studies, read_study
+from ptr_robot.study.cells.plan import plan_cells
 from ptr_robot.study.engine.jobs import with_needed
+from ptr_robot.study.spec.definition_file import built_in_studies, read_study
 from ptr_robot.study.spec.methods import REGISTRY
 
 MINIMAL = {

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptr_robot.files import file_identity, fingerprint, only_one_process, whole_file
-from ptr_robot.data.lerobot.frames import decode_episode, resize_frame
 from ptr_robot.data.lerobot.contents import DatasetIndex, EpisodeRecord
+from ptr_robot.data.lerobot.frames import decode_episode, resize_frame
+from ptr_robot.files import file_identity, fingerprint, only_one_process, whole_file
 
 FORMAT = 1  # raised whenever decoding or resizing changes what a frame looks like
 

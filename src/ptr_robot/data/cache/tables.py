@@ -11,11 +11,11 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptr_robot.files import file_identity, fingerprint, only_one_process, whole_file
-from ptr_robot.data.robots.normalisers import VectorStatistics
 from ptr_robot.data.lerobot.contents import DatasetIndex
 from ptr_robot.data.lerobot.feature_statistics import RunningStatistics, episode_vectors
 from ptr_robot.data.lerobot.tables import iterate_episodes
+from ptr_robot.data.robots.normalisers import VectorStatistics
+from ptr_robot.files import file_identity, fingerprint, only_one_process, whole_file
 
 FORMAT = 1
 

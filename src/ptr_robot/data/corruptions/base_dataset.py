@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from ptr_robot.data.ground_truth import read_ground_truth
+from ptr_robot.data.lerobot.feature_statistics import compute_statistics
 from ptr_robot.data.lerobot.index import DatasetIndex, open_index
 from ptr_robot.data.lerobot.metadata import read_info, read_json_lines, read_tasks
-from ptr_robot.data.lerobot.feature_statistics import compute_statistics
 from ptr_robot.errors import ConfigError, DataError, did_you_mean, require
 
 RECIPE_FILE = "meta/ptr_corruption.json"

@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ptr_robot.data.corruptions import statistics
-from ptr_robot.data.corruptions.plan import EpisodeEdit, PlannedEpisode
+from ptr_robot.data.corruptions import edited_statistics
 from ptr_robot.data.corruptions.base_dataset import SourceDataset
 from ptr_robot.data.corruptions.edited_rows import EditContext, edit_rows
-from ptr_robot.data.lerobot.metadata import read_features, read_parquet
+from ptr_robot.data.corruptions.plan import EpisodeEdit, PlannedEpisode
 from ptr_robot.data.lerobot.contents import DatasetIndex, EpisodeRecord, VideoSpan
+from ptr_robot.data.lerobot.metadata import read_features, read_parquet
 from ptr_robot.data.lerobot.tables import read_column
 from ptr_robot.errors import DataError
 
@@ -138,7 +138,7 @@ def _update_content(row: dict[str, Any], edit: EpisodeEdit, source: SourceDatase
 
 def _update_stats(row: dict[str, Any], episode: _EpisodeRows, edited: pa.Table, source: SourceDataset) -> set[str]:
     """Recompute the statistics of the features whose values differ, and name those features."""
-    fresh: statistics.EpisodeStats = {}
+    fresh: edited_statistics.EpisodeStats = {}
     where = f"{episode.file}: episode {episode.index}"
     for key, feature in read_features(source.info).items():
         if f"stats/{key}/mean" not in row:
@@ -146,12 +146,12 @@ def _update_stats(row: dict[str, Any], episode: _EpisodeRows, edited: pa.Table, 
         if feature.is_camera:
             if len(edited) != len(episode.rows):
                 record = _as_record(row, episode, source)
-                fresh[key] = statistics.picture_stats(record, feature, source.info["fps"])
+                fresh[key] = edited_statistics.picture_stats(record, feature, source.info["fps"])
         else:
             values = read_column(edited, key, where)
             if not np.array_equal(read_column(episode.rows, key, where), values, equal_nan=True):
-                fresh[key] = statistics.numeric_stats(values, f"{where}, {key!r}")
-    statistics.write_episode_stats(row, fresh)
+                fresh[key] = edited_statistics.numeric_stats(values, f"{where}, {key!r}")
+    edited_statistics.write_episode_stats(row, fresh)
     return set(fresh)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ptr_robot.data.lerobot.frames import decode_episode
 from ptr_robot.data.lerobot.contents import EpisodeRecord, Feature
+from ptr_robot.data.lerobot.frames import decode_episode
 from ptr_robot.errors import DataError, require
 
 FeatureStats = dict[str, np.ndarray]

@@ -16,15 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from ptr_robot import __version__
-from ptr_robot.data.corruptions import statistics
-from ptr_robot.data.corruptions.edited_episodes import (
-    EpisodeTable,
-    Progress,
-    video_path,
-    write_data,
-)
-from ptr_robot.data.corruptions.kinds import ActionNoise, Corruption
-from ptr_robot.data.corruptions.plan import plan_edits
+from ptr_robot.data.corruptions import edited_statistics
 from ptr_robot.data.corruptions.base_dataset import (
     CONVERTED,
     RECIPE_FILE,
@@ -35,7 +27,15 @@ from ptr_robot.data.corruptions.base_dataset import (
     read_recipe,
     read_stats,
 )
+from ptr_robot.data.corruptions.edited_episodes import (
+    EpisodeTable,
+    Progress,
+    video_path,
+    write_data,
+)
 from ptr_robot.data.corruptions.edited_rows import EditContext
+from ptr_robot.data.corruptions.kinds import ActionNoise, Corruption
+from ptr_robot.data.corruptions.plan import plan_edits
 from ptr_robot.data.corruptions.truth import episode_truth
 from ptr_robot.data.ground_truth import GROUND_TRUTH_FILE, EpisodeTruth, read_ground_truth, write_ground_truth
 from ptr_robot.data.lerobot.contents import DatasetIndex
@@ -170,11 +170,13 @@ def _write_metadata(dataset: SourceDataset, root: Path, episodes: EpisodeTable, 
     lerobot = require("lerobot.datasets.utils", "lerobot")
     previous = read_stats(dataset.root)
     lerobot.write_info({**dataset.info, "total_frames": num_frames}, root)
-    by_episode = [statistics.read_episode_stats(row) for row in episodes.by_index.values()]
-    stats = statistics.dataset_stats(previous, by_episode, episodes.changed_features)
+    by_episode = [edited_statistics.read_episode_stats(row) for row in episodes.by_index.values()]
+    stats = edited_statistics.dataset_stats(previous, by_episode, episodes.changed_features)
     for key in sorted(episodes.changed_features):
-        if statistics.are_finite(previous.get(key, {})) and not statistics.are_finite(stats[key]):
-            raise DataError(f"{dataset.root}, {key!r}: the statistics would not be finite; {statistics.TOO_LARGE}")
+        if edited_statistics.are_finite(previous.get(key, {})) and not edited_statistics.are_finite(stats[key]):
+            raise DataError(
+                f"{dataset.root}, {key!r}: the statistics would not be finite; {edited_statistics.TOO_LARGE}"
+            )
     lerobot.write_stats(stats, root)
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ptr_robot.data.lerobot.metadata import read_episodes, read_info
 from ptr_robot.data.inspect.motion import EpisodeMotion, Motion
 from ptr_robot.data.lerobot.contents import DatasetIndex
+from ptr_robot.data.lerobot.metadata import read_episodes, read_info
 
 DUPLICATE_DISTANCE = 0.02  # root mean square, in deviations
 LENGTH_DEVIATIONS = 2.7  # robust ones, where Tukey's fences lie; and a quarter of the median at least

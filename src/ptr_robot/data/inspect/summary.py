@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptr_robot.data.lerobot.usability import find_video_problems
 from ptr_robot.data.ground_truth import EpisodeTruth, read_ground_truth
 from ptr_robot.data.inspect.motion import measure_motion
 from ptr_robot.data.inspect.oddities import Oddity, find_oddities
 from ptr_robot.data.lerobot.contents import BOOKKEEPING_KEYS, DatasetIndex
+from ptr_robot.data.lerobot.usability import find_video_problems
 from ptr_robot.data.robots import Robot, load_robot, robot_for_type
 from ptr_robot.data.robots.slots import SlotMap
 from ptr_robot.errors import ConfigError, did_you_mean

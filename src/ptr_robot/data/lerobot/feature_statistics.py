@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ptr_robot.data.robots.normalisers import VectorStatistics
 from ptr_robot.data.lerobot.contents import DatasetIndex, EpisodeRecord
 from ptr_robot.data.lerobot.tables import Columns, iterate_episodes
+from ptr_robot.data.robots.normalisers import VectorStatistics
 from ptr_robot.errors import DataError
 
 QUANTILE_FRAMES = 500_000  # quantiles look at evenly spaced frames, at most this many

@@ -7,8 +7,8 @@ import os
 import re
 from pathlib import Path
 
-from ptr_robot.files import only_one_process, whole_file
 from ptr_robot.errors import ConfigError, DataError, require
+from ptr_robot.files import only_one_process, whole_file
 
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 # Written when a fetch starts and again when it ends; huggingface_hub, too, keeps its notes under .cache.

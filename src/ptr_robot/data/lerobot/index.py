@@ -6,9 +6,6 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from ptr_robot.data.lerobot.usability import find_problems
-from ptr_robot.data.lerobot.folder import find_folder
-from ptr_robot.data.lerobot.metadata import read_episodes, read_features, read_info, read_tasks
 from ptr_robot.data.lerobot.contents import (
     DatasetIndex,
     EpisodeProblem,
@@ -16,7 +13,10 @@ from ptr_robot.data.lerobot.contents import (
     Feature,
     VideoSpan,
 )
+from ptr_robot.data.lerobot.folder import find_folder
+from ptr_robot.data.lerobot.metadata import read_episodes, read_features, read_info, read_tasks
 from ptr_robot.data.lerobot.rows import locate_rows, read_instructions
+from ptr_robot.data.lerobot.usability import find_problems
 from ptr_robot.errors import DataError
 
 __all__ = ["DatasetIndex", "EpisodeProblem", "EpisodeRecord", "Feature", "VideoSpan", "find_folder", "open_index"]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ptr_robot.data.lerobot.metadata import read_parquet
 from ptr_robot.data.lerobot.contents import DatasetIndex, EpisodeProblem, EpisodeRecord
+from ptr_robot.data.lerobot.metadata import read_parquet
 from ptr_robot.data.lerobot.tables import read_column, slice_episode
 from ptr_robot.errors import DataError
 

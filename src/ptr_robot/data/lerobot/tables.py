@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptr_robot.data.lerobot.metadata import read_parquet
 from ptr_robot.data.lerobot.contents import DatasetIndex, EpisodeRecord
+from ptr_robot.data.lerobot.metadata import read_parquet
 from ptr_robot.errors import DataError, require
 
 CELLS_AT_A_TIME = 16

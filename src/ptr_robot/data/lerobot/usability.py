@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ptr_robot.data.lerobot.metadata import read_parquet, tasks_file
 from ptr_robot.data.lerobot.contents import DatasetIndex, EpisodeProblem, EpisodeRecord, Feature, VideoSpan
+from ptr_robot.data.lerobot.metadata import read_parquet, tasks_file
 from ptr_robot.data.lerobot.tables import Columns, slice_episode
 from ptr_robot.errors import DataError, require
 

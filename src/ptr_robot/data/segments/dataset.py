@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ptr_robot.data.segments.batch import UNIFIED_DIM, SegmentBatch
 from ptr_robot.data.config import DataConfig
-from ptr_robot.data.segments.numbering import Places, SegmentNumbering
 from ptr_robot.data.lerobot.contents import EpisodeProblem, EpisodeRecord
+from ptr_robot.data.segments.batch import UNIFIED_DIM, SegmentBatch
 from ptr_robot.data.segments.cutting import SegmentLayout, SegmentPlan
+from ptr_robot.data.segments.numbering import Places, SegmentNumbering
 from ptr_robot.data.segments.source import Source, open_source
 from ptr_robot.errors import ConfigError
 

@@ -11,13 +11,13 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
-from ptr_robot.data.segments.batch import SegmentBatch
-from ptr_robot.files import fingerprint, forget_unfinished_files, remove_unfinished_files
 from ptr_robot.data.config import DataConfig
+from ptr_robot.data.segments.batch import SegmentBatch
 from ptr_robot.data.segments.dataset import SegmentDataset
 from ptr_robot.data.segments.sampling import BatchPlan, EpochOrder
 from ptr_robot.data.segments.source import Source
 from ptr_robot.errors import ConfigError, PTRError
+from ptr_robot.files import fingerprint, forget_unfinished_files, remove_unfinished_files
 
 
 class SegmentLoader:

@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ptr_robot.files import default_cache_dir
-from ptr_robot.data.config import DataConfig, SourceConfig
 from ptr_robot.data.cache.frames import FrameCache
-from ptr_robot.data.lerobot.index import DatasetIndex, EpisodeProblem, open_index
-from ptr_robot.data.robots.normalisers import Normaliser, make_normaliser
-from ptr_robot.data.robots import Robot, load_robot, robot_for_type
-from ptr_robot.data.robots.slots import SlotMap
 from ptr_robot.data.cache.tables import TableCache, open_tables
+from ptr_robot.data.config import DataConfig, SourceConfig
+from ptr_robot.data.lerobot.index import DatasetIndex, EpisodeProblem, open_index
+from ptr_robot.data.robots import Robot, load_robot, robot_for_type
+from ptr_robot.data.robots.normalisers import Normaliser, make_normaliser
+from ptr_robot.data.robots.slots import SlotMap
 from ptr_robot.errors import ConfigError, DataError, did_you_mean
+from ptr_robot.files import default_cache_dir
 
 NO_VIEW = "none"
 

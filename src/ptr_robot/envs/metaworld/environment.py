@@ -8,9 +8,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ptr_robot.errors import ConfigError, ShapeError, require
-from ptr_robot.envs.metaworld.rendering import Camera, CameraConfig, Image, choose_backend, place_camera, update_positions
+from ptr_robot.envs.metaworld.rendering import (
+    Camera,
+    CameraConfig,
+    Image,
+    choose_backend,
+    place_camera,
+    update_positions,
+)
 from ptr_robot.envs.metaworld.tasks import instructions, resolve_task
+from ptr_robot.errors import ConfigError, ShapeError, require
 
 Action = npt.NDArray[np.float32]  # (4,) hand velocity x, y, z and gripper effort, each in [-1, 1]
 EnvironmentState = npt.NDArray[np.float64]  # (39,) hand, gripper and objects, now and one step ago, then the goal

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ptr_robot.errors import ConfigError, did_you_mean
 from ptr_robot.envs.metaworld.environment import Action, EnvironmentState, make_expert
 from ptr_robot.envs.metaworld.fault_plans import PLANNERS
+from ptr_robot.errors import ConfigError, did_you_mean
 
 _BOW_FRAMES = 12.0  # after so many frames a third of the bow is left
 _CONTACT_METRES = (

@@ -9,24 +9,29 @@ import torch
 from torch import Tensor, nn
 
 from ptr_robot.errors import ConfigError, PTRError, ShapeError
-from ptr_robot.method.ptr.belief import BeliefOutput, BeliefTokenizer
+from ptr_robot.method.distributed import RankLayout, gather_rows, sum_over_ranks
+from ptr_robot.method.episode_evidence import EpisodeEvidence
+from ptr_robot.method.folds import assign_folds
 from ptr_robot.method.heads import INSTRUCTION_DIM, channel_inputs, extra_targets
-from ptr_robot.method.ptr.input_checks import Widths, agree_on_layout, check_shapes
+from ptr_robot.method.ptr.belief import BeliefOutput, BeliefTokenizer
+from ptr_robot.method.ptr.candidates import CandidatePool, TargetRows
 from ptr_robot.method.ptr.config import PTRConfig
 from ptr_robot.method.ptr.controller import ScaleController
-from ptr_robot.method.distributed import RankLayout, gather_rows, sum_over_ranks
 from ptr_robot.method.ptr.eager import runs_eagerly
-from ptr_robot.method.episode_evidence import EpisodeEvidence
-from ptr_robot.method.ptr.transition_scorer import Evidence, TransitionScorer
-from ptr_robot.method.folds import assign_folds
 from ptr_robot.method.ptr.gradients import without_gradients
+from ptr_robot.method.ptr.input_checks import Widths, agree_on_layout, check_shapes
 from ptr_robot.method.ptr.objective import SampleTerms, total_objective
-from ptr_robot.method.ptr.padding import real_steps, without_padding_rows, without_padding_targets, without_padding_values
-from ptr_robot.method.ptr.candidates import CandidatePool, TargetRows
+from ptr_robot.method.ptr.padding import (
+    real_steps,
+    without_padding_rows,
+    without_padding_targets,
+    without_padding_values,
+)
 from ptr_robot.method.ptr.posterior import other_samples
 from ptr_robot.method.ptr.targets import EMATargetEncoder, make_targets
-from ptr_robot.method.types import ChunkForward, PTROutput, Samples
+from ptr_robot.method.ptr.transition_scorer import Evidence, TransitionScorer
 from ptr_robot.method.ptr.weights import ExponentialWeightMap, WeightMap, discount_weights
+from ptr_robot.method.types import ChunkForward, PTROutput, Samples
 
 MAX_PENDING = 1000
 _NEEDS_STATES = "belief tokens need action_states (the hidden states on the action positions)"

@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ptr_robot.method.ptr.config import PoolConfig
 from ptr_robot.method.distributed import RankLayout, gather_rows
 from ptr_robot.method.hashing import hash_uniform
+from ptr_robot.method.ptr.config import PoolConfig
 from ptr_robot.method.types import Samples
 
 

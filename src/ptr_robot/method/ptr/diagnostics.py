@@ -11,8 +11,8 @@ from torch import Tensor
 
 from ptr_robot.method.distributed import current_layout, gather_rows
 from ptr_robot.method.ptr.algorithm import PTR
-from ptr_robot.method.types import PTROutput, Samples
 from ptr_robot.method.ptr.weights import kl_bound
+from ptr_robot.method.types import PTROutput, Samples
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ptr_robot.method.ptr.config import BeliefConfig, ScorerConfig
 from ptr_robot.method.distributed import sum_over_ranks
+from ptr_robot.method.ptr.config import BeliefConfig, ScorerConfig
 
 
 @dataclass(frozen=True)

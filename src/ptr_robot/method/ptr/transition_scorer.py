@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ptr_robot.method.heads import ChannelHeads, ChannelWidths
-from ptr_robot.method.ptr.config import ScorerConfig
 from ptr_robot.method.folds import training_shares
+from ptr_robot.method.heads import ChannelHeads, ChannelWidths
 from ptr_robot.method.ptr.candidates import Candidates
+from ptr_robot.method.ptr.config import ScorerConfig
 from ptr_robot.method.ptr.posterior import (
     Identification,
     cosine_logits,

@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ptr_robot.method.folds import training_shares
 from ptr_robot.method.heads import ChannelHeads, instruction_codes
 from ptr_robot.method.ptr.config import ScorerConfig
-from ptr_robot.method.folds import training_shares
 
 _ROWS_AT_ONCE = 2048
 _NUM_LOOKS = 8  # at how the held-out scores come along, each after twice as many steps as the one before

@@ -17,10 +17,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ptr_robot.method.scoring.calibration import trusted_scales, weight_of_given
-from ptr_robot.method.heads import INSTRUCTION_DIM, instruction_codes
 from ptr_robot.method.episode_evidence import population_weights
 from ptr_robot.method.folds import assign_folds
+from ptr_robot.method.heads import INSTRUCTION_DIM, instruction_codes
+from ptr_robot.method.mixture import fit_two_populations
+from ptr_robot.method.scoring.calibration import trusted_scales, weight_of_given
+from ptr_robot.method.scoring.config import ScreeningConfig
 from ptr_robot.method.scoring.cross_fit import (
     CrossFitted,
     Question,
@@ -31,8 +33,6 @@ from ptr_robot.method.scoring.cross_fit import (
     cross_fit,
     standardised,
 )
-from ptr_robot.method.mixture import fit_two_populations
-from ptr_robot.method.scoring.config import ScreeningConfig
 from ptr_robot.method.scoring.transitions import Episodes, Transitions
 
 Report = Callable[[str, float], None]  # what is being done, and which share of it is done

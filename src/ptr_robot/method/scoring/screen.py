@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from ptr_robot.method.episode_evidence import population_weights
-from ptr_robot.method.scoring.instruction_labels import STRONG_EVIDENCE, Report, identify
 from ptr_robot.method.mixture import TwoPopulations, fit_two_populations, task_moments, tell_apart
 from ptr_robot.method.scoring.config import ScreeningConfig
+from ptr_robot.method.scoring.instruction_labels import STRONG_EVIDENCE, Report, identify
 from ptr_robot.method.scoring.transitions import Episodes, Transitions
 
 __all__ = ["CHANNELS", "LEAST_WEIGHT", "Report", "Screening", "ScreeningConfig", "Transitions", "keep_enough", "screen"]

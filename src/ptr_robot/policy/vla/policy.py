@@ -11,14 +11,14 @@ from ptr_robot.data.segments.batch import UNIFIED_DIM
 from ptr_robot.errors import ShapeError
 from ptr_robot.method.ptr.algorithm import ChunkStep
 from ptr_robot.method.types import ChunkForward
+from ptr_robot.policy.interface import Policy, PolicySizes, Prediction, TrainingChunk
+from ptr_robot.policy.noise import Noise
+from ptr_robot.policy.observation import ActionChunk, Observation
 from ptr_robot.policy.vla.config import PolicyConfig
 from ptr_robot.policy.vla.decoder import CachedDecoder
 from ptr_robot.policy.vla.heads import create_head
 from ptr_robot.policy.vla.heads.base import per_sample_mean
-from ptr_robot.policy.interface import Policy, PolicySizes, Prediction, TrainingChunk
 from ptr_robot.policy.vla.language import TextEncoder
-from ptr_robot.policy.noise import Noise
-from ptr_robot.policy.observation import ActionChunk, Observation
 from ptr_robot.policy.vla.segment_pass import SegmentPass, pool_und
 from ptr_robot.policy.vla.sequence import Context, Part, action_mask, arrange, joint_mask
 from ptr_robot.policy.vla.trunk import MixtureOfTransformers, TrunkOutput

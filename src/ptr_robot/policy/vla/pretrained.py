@@ -9,9 +9,9 @@ from typing import Any
 from torch import nn
 
 from ptr_robot.errors import ConfigError, require
+from ptr_robot.policy.vla.policy import MixturePolicy
 from ptr_robot.policy.vla.trunk import QWEN3
 from ptr_robot.policy.vla.vision import create_tower, resolve_arguments
-from ptr_robot.policy.vla.policy import MixturePolicy
 
 
 def load_language_model(policy: MixturePolicy, source: str | Path) -> None:

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from ptr_robot.method.types import ChunkForward
-from ptr_robot.policy.vla.heads.base import PreparedChunk, per_sample_mean
 from ptr_robot.policy.interface import TrainingChunk
 from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import ActionChunk, Observation
+from ptr_robot.policy.vla.heads.base import PreparedChunk, per_sample_mean
 from ptr_robot.policy.vla.sequence import Context, action_mask, belief_mask
 from ptr_robot.policy.vla.trunk import KeysValues, Layout, TrunkOutput
 

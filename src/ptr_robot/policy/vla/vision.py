@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from ptr_robot.errors import ConfigError, ShapeError, did_you_mean, require
+from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.vla.augment import augment
 from ptr_robot.policy.vla.config import VisionConfig
-from ptr_robot.policy.noise import Noise
 
 
 class VisionTower(nn.Module):

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptr_robot.eval.success_statistics import Interval
-from ptr_robot.study.cells.record import CellRecord
 from ptr_robot.study.analysis.detection import count_of
 from ptr_robot.study.analysis.seed_statistics import (
     Outcomes,
@@ -18,6 +17,7 @@ from ptr_robot.study.analysis.seed_statistics import (
     success_difference,
     success_rate,
 )
+from ptr_robot.study.cells.record import CellRecord
 from ptr_robot.study.run import StudyRecords
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptr_robot.eval.success_statistics import Interval
-from ptr_robot.study.cells.record import CellRecord
 from ptr_robot.study.analysis.seed_statistics import Outcomes, mean_interval, paired_difference
-from ptr_robot.study.run import StudyRecords
+from ptr_robot.study.cells.record import CellRecord
 from ptr_robot.study.report.text_table import TextTable, difference_with_interval, rate, rate_with_interval
+from ptr_robot.study.run import StudyRecords
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptr_robot.eval.success_statistics import Interval
-from ptr_robot.study.cells.record import CellRecord
-from ptr_robot.study.cells.training import all_settings
-from ptr_robot.study.spec.definition import Study
 from ptr_robot.study.analysis.findings import outcomes
 from ptr_robot.study.analysis.seed_statistics import success_rate
-from ptr_robot.study.run import StudyRecords
+from ptr_robot.study.cells.record import CellRecord
+from ptr_robot.study.cells.training import all_settings
 from ptr_robot.study.report.text_table import TextTable, rate, rate_with_interval
+from ptr_robot.study.run import StudyRecords
+from ptr_robot.study.spec.definition import Study
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from ptr_robot import __version__
-from ptr_robot.files import fingerprint
 from ptr_robot.errors import PTRError
+from ptr_robot.files import fingerprint
+from ptr_robot.study.analysis.detection import auroc_by_fault, mean_weights
 from ptr_robot.study.cells.data import CellData, CellSource
+from ptr_robot.study.cells.data_jobs import robot_identity
 from ptr_robot.study.cells.evaluation import evaluate_cell
 from ptr_robot.study.cells.record import FAILED, CellRecord, read_record, record_path, write_record
 from ptr_robot.study.cells.training import curves_of, non_default_settings, train_config
-from ptr_robot.study.cells.data_jobs import robot_identity
-from ptr_robot.study.spec.definition import EvaluationSettings, PolicySettings, TrainingSettings
-from ptr_robot.study.analysis.detection import auroc_by_fault, mean_weights
 from ptr_robot.study.engine.jobs import Job
+from ptr_robot.study.spec.definition import EvaluationSettings, PolicySettings, TrainingSettings
 from ptr_robot.study.spec.method_row import MethodRow
 
 RUNS_FOLDER = "runs"

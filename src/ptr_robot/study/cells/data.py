@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ptr_robot.files import whole_file
 from ptr_robot.data.config import SourceConfig
 from ptr_robot.data.ground_truth import EpisodeTruth, read_ground_truth
 from ptr_robot.data.lerobot.index import open_index
 from ptr_robot.errors import DataError
+from ptr_robot.files import whole_file
 from ptr_robot.study.cells.data_jobs import STATE_KEY, DatasetJob, RuleJob, source_fields
 from ptr_robot.study.cells.judged_episode import JudgedEpisode, fault_kinds_of, training_judgements
 from ptr_robot.study.cells.judgement import Suspicion, episode_weights, kept_episodes

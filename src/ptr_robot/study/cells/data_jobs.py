@@ -9,21 +9,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ptr_robot.files import fingerprint, whole_file
 from ptr_robot.data.config import DataConfig, SourceConfig
 from ptr_robot.data.corruptions import corrupt_dataset
-from ptr_robot.errors import DataError
 from ptr_robot.envs.collection import COLLECTION_VERSION, plan_episodes, resolve_mixture
 from ptr_robot.envs.metaworld.operators import OPERATORS
-from ptr_robot.envs.recording import RecordingConfig, record
 from ptr_robot.envs.metaworld.rendering import CameraConfig
-from ptr_robot.study.spec.definition import CorruptionSettings, Demonstrations
-from ptr_robot.study.demo_plan import ROBOT_FILE
-from ptr_robot.study.engine.jobs import Job
-from ptr_robot.study.cells.judgement import Suspicion
+from ptr_robot.envs.recording import RecordingConfig, record
+from ptr_robot.errors import DataError
+from ptr_robot.files import fingerprint, whole_file
 from ptr_robot.scorers import RULES
 from ptr_robot.scorers.tracks import read_tracks
+from ptr_robot.study.cells.judgement import Suspicion
+from ptr_robot.study.demo_plan import ROBOT_FILE
+from ptr_robot.study.engine.jobs import Job
 from ptr_robot.study.engine.stages import Stage
+from ptr_robot.study.spec.definition import CorruptionSettings, Demonstrations
 
 STATE_KEY = "observation.environment_state"
 SUSPICIONS_FILE = "suspicions.json"

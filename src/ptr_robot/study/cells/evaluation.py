@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ptr_robot.eval.rollouts import RolloutConfig, rollout
+from ptr_robot.eval.saved_policy import camera_of, checkpoint_folder, load_rollout_policy
 from ptr_robot.study.cells.record import EpisodeOutcome
 from ptr_robot.study.spec.definition import LAYOUTS_PER_SEED, EvaluationSettings
-from ptr_robot.eval.saved_policy import camera_of, checkpoint_folder, load_rollout_policy
 from ptr_robot.train.sources import read_sources
 from ptr_robot.train.trained import pretrained_folder
 

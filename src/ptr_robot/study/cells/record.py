@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ptr_robot.errors import DataError
-from ptr_robot.study.engine.json_values import write_json
 from ptr_robot.study.cells.judged_episode import JudgedEpisode
+from ptr_robot.study.engine.json_values import write_json
 
 RECORDS_FOLDER = "records"
 DONE, FAILED = "done", "failed"

@@ -6,8 +6,8 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ptr_robot.method.ptr.config import PTRConfig
 from ptr_robot.method.mixture import POPULATIONS_VERSION
+from ptr_robot.method.ptr.config import PTRConfig
 from ptr_robot.method.scoring.config import SCREENING_VERSION, ScreeningConfig
 from ptr_robot.study.cells.data import CellData
 from ptr_robot.study.cells.data_jobs import CACHE_FOLDER

@@ -19,8 +19,8 @@ from pathlib import Path
 from types import FrameType
 from typing import cast
 
-from ptr_robot.errors import PTRError
 from ptr_robot.envs.workers import end_with_parent
+from ptr_robot.errors import PTRError
 from ptr_robot.study.engine.jobs import Job
 
 _SECONDS_TO_END = 20.0

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ptr_robot import __version__
-from ptr_robot.files import fingerprint, only_one_process, whole_file
 from ptr_robot.errors import ConfigError, DataError
+from ptr_robot.files import fingerprint, only_one_process, whole_file
 
 MARKERS = "stages"
 BEGUN, COMPLETE = "begun", "complete"

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ptr_robot.data.lerobot.frames import decode_episode
 from ptr_robot.data.ground_truth import EpisodeTruth
+from ptr_robot.data.lerobot.frames import decode_episode
 from ptr_robot.data.lerobot.index import open_index
-from ptr_robot.study.report.drawing import new_figure, pyplot, write_figure
-from ptr_robot.study.cells.judged_episode import JudgedEpisode
 from ptr_robot.study.analysis.outcome import Comparison
+from ptr_robot.study.cells.judged_episode import JudgedEpisode
+from ptr_robot.study.report.drawing import new_figure, pyplot, write_figure
 from ptr_robot.train.records import read_records
 
 GOOD_COLOUR, MARKED_COLOUR = "#2a78b5", "#d1602b"

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ptr_robot.files import whole_file
 from ptr_robot.errors import require
-from ptr_robot.study import figures
+from ptr_robot.files import whole_file
+from ptr_robot.study.analysis.outcome import Comparison, verdict
 from ptr_robot.study.demo import DemoFindings
 from ptr_robot.study.demo_plan import collection_stage
-from ptr_robot.study.analysis.outcome import Comparison, verdict
+from ptr_robot.study.report import demo_figures as figures
 
 REPORT_FILE = "report.html"
 FIGURES_FOLDER = "figures"

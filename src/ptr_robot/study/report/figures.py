@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ptr_robot.study.cells.record import CellRecord
-from ptr_robot.study.report.drawing import new_figure, pyplot, write_figure
 from ptr_robot.study.analysis.findings import MethodFinding, SettingFinding, StudyFindings
 from ptr_robot.study.analysis.sweeps import Sweep
+from ptr_robot.study.cells.record import CellRecord
+from ptr_robot.study.report.drawing import new_figure, pyplot, write_figure
 
 _BETTER, _WORSE, _UNSURE = "#2a78b5", "#d1602b", "#8a939b"
 _LEGEND = "blue: surely above zero, orange: surely below, grey: neither; hollow: knows what is faulty"

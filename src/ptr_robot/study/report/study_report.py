@@ -10,16 +10,16 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from ptr_robot.files import whole_file
 from ptr_robot.errors import DataError
+from ptr_robot.files import whole_file
 from ptr_robot.study.analysis.findings import StudyFindings, find
-from ptr_robot.study.engine.json_values import write_json
 from ptr_robot.study.analysis.pooling import PoolingFinding, find_pooling, pooling_table
-from ptr_robot.study.report.figures import draw_figures
-from ptr_robot.study.run import StudyRecords
 from ptr_robot.study.analysis.sweeps import Sweep, find_sweeps, sweep_table
+from ptr_robot.study.engine.json_values import write_json
+from ptr_robot.study.report.figures import draw_figures
 from ptr_robot.study.report.tables import NOTES, setting_tables, time_table
 from ptr_robot.study.report.text_table import TextTable
+from ptr_robot.study.run import StudyRecords
 
 TABLES_FILE, RESULTS_FILE, FIGURES_FOLDER = "tables.md", "results.json", "figures"
 

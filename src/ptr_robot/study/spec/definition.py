@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ptr_robot.data.corruptions.kinds import Corruption, paper_corruptions
-from ptr_robot.errors import ConfigError, did_you_mean
-from ptr_robot.policy.vla.presets import PRESETS as POLICY_PRESETS
 from ptr_robot.envs.collection import resolve_mixture
 from ptr_robot.envs.metaworld.operators import CLEAN_OPERATORS, OPERATORS
 from ptr_robot.envs.metaworld.rendering import CameraConfig
-from ptr_robot.eval.rollouts import RolloutConfig
 from ptr_robot.envs.metaworld.tasks import resolve_tasks
+from ptr_robot.errors import ConfigError, did_you_mean
+from ptr_robot.eval.rollouts import RolloutConfig
+from ptr_robot.policy.vla.presets import PRESETS as POLICY_PRESETS
 from ptr_robot.study.spec.method_row import MethodRow
 from ptr_robot.study.spec.names import check_name
 from ptr_robot.train.config import MAX_SEED

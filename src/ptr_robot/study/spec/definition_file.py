@@ -11,13 +11,13 @@ from typing import Any
 
 from ptr_robot.data.robots import load_robot
 from ptr_robot.errors import ConfigError, did_you_mean, require
-from ptr_robot.study.cells.training import all_settings
 from ptr_robot.study.cells.data_jobs import robot_file
+from ptr_robot.study.cells.training import all_settings
 from ptr_robot.study.spec.definition import Study
 from ptr_robot.study.spec.methods import REGISTRY
 from ptr_robot.train.config_file import merged
 
-BUILT_IN = Path(__file__).with_name("studies")
+BUILT_IN = Path(__file__).parents[1] / "studies"
 
 
 def built_in_studies() -> dict[str, Path]:

@@ -9,8 +9,8 @@ from typing import Any
 
 from ptr_robot.errors import ConfigError, did_you_mean
 from ptr_robot.method.ptr.config import PTRConfig
-from ptr_robot.study.spec.names import check_name
 from ptr_robot.scorers import RULES
+from ptr_robot.study.spec.names import check_name
 from ptr_robot.train.config import METHODS as TRAINING_METHODS
 from ptr_robot.train.config import method_config, unread_setting
 from ptr_robot.train.config_file import flattened

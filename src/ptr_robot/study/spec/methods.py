@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ptr_robot.method.ptr.config import PRESETS as PTR_PRESETS
-from ptr_robot.study.spec.method_row import TRUTH, EpisodeFilter, EpisodeWeighting, MethodRow
 from ptr_robot.scorers import RULES
+from ptr_robot.study.spec.method_row import TRUTH, EpisodeFilter, EpisodeWeighting, MethodRow
 
 _CLEAN = EpisodeFilter(TRUTH)
 _RULE_TITLES = {"action-error": "action error", "knn": "kNN deviation", "length": "length", "jerk": "jerk"}

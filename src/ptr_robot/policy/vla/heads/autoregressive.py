@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ptr_robot.data.segments.batch import UNIFIED_DIM
+from ptr_robot.policy.noise import Noise, Purpose
 from ptr_robot.policy.vla.config import AutoregressiveConfig
 from ptr_robot.policy.vla.heads.base import ActionDecoder, ActionHead, PreparedChunk, SampledChunk
-from ptr_robot.policy.noise import Noise, Purpose
 
 
 class AutoregressiveHead(ActionHead):

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.vla.heads.base import ActionDecoder, ActionHead, PreparedChunk, SampledChunk, slot_noise
 from ptr_robot.policy.vla.heads.embedder import ActionEmbedder, ActionOutput
-from ptr_robot.policy.noise import Noise
 
 Network = Callable[[Tensor, Tensor], Tensor]  # (N, L, 200) at noise levels σ (N,) -> (N, L, 200)
 

@@ -8,10 +8,10 @@ from typing import Any
 from torch import Tensor
 
 from ptr_robot.errors import require
+from ptr_robot.policy.noise import Noise, Purpose, places
 from ptr_robot.policy.vla.config import DiffusionConfig
 from ptr_robot.policy.vla.heads.base import PreparedChunk, slot_noise
 from ptr_robot.policy.vla.heads.denoising import DenoisingHead, Network
-from ptr_robot.policy.noise import Noise, Purpose, places
 
 
 class DiffusionHead(DenoisingHead):

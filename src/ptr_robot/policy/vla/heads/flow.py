@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from torch import Tensor
 
+from ptr_robot.policy.noise import Noise, Purpose, places
 from ptr_robot.policy.vla.config import FlowConfig
 from ptr_robot.policy.vla.heads.base import PreparedChunk, slot_noise
 from ptr_robot.policy.vla.heads.denoising import DenoisingHead, Network
-from ptr_robot.policy.noise import Noise, Purpose, places
 
 
 class FlowHead(DenoisingHead):

@@ -26,7 +26,7 @@ from ptr_robot.data.ground_truth import read_ground_truth
 from ptr_robot.data.segments.dataset import SegmentDataset
 from ptr_robot.envs.metaworld.demonstration import NOT_COMPLETED
 from ptr_robot.method.scoring.screen import CHANNELS, ScreeningConfig
-from ptr_robot.scorers import RULES
+from ptr_robot.scorers import EpisodeSet, get_scorer, scorer_names
 from ptr_robot.scorers.tracks import read_tracks
 from ptr_robot.study.analysis.detection import auroc
 from ptr_robot.study.cells.data_jobs import source_fields
@@ -109,9 +109,10 @@ class Table:
             values = found.scores[:, column].tolist()
             standings[f"  {channel} alone"] = dict(zip(found.episode_ids.tolist(), values, strict=True))
         standings["its weights"] = dict(zip(found.episode_ids.tolist(), found.weights.tolist(), strict=True))
-        for name, rule in RULES.items():
-            values = rule(tracks, LENGTH, 0)
-            standings[name] = {t.episode_index: -value for t, value in zip(tracks, values, strict=True)}
+        for name in scorer_names():
+            if name != "screening":
+                rows = get_scorer(name).score(EpisodeSet(tuple(tracks), LENGTH))
+                standings[name] = {row.episode_index: row.score for row in rows}
         self._add(folder, title, standings, {track.episode_index: track.task for track in tracks})
         kept = self.mass[title][-1]
         print(f"{title}: {len(tracks)} episodes screened in {seconds:.0f} s, {kept[0]:.2f} of them faulty, "

@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from ptr_robot.errors import DataError
-from ptr_robot.scorers import RULES
+from ptr_robot.scorers import EpisodeSet, get_scorer
 from ptr_robot.scorers.action_error import NUM_FOLDS, cross_validated_error, fold_of_tracks
-from ptr_robot.scorers.motion import jerk, length
 from ptr_robot.scorers.neighbours import NUM_NEIGHBOURS, neighbour_deviation
 from ptr_robot.scorers.tracks import Track, whole_chunks
 
@@ -25,6 +24,10 @@ def follow(number: int, task: str = "a", frames: int = 30, sign: float = 1.0, no
     states = np.stack([np.cos(angle), np.sin(angle)], axis=1).astype(np.float32)
     actions = sign * states[:, ::-1] + noise * generator.standard_normal(states.shape)
     return Track(number, task, states, actions.astype(np.float32))
+
+
+def suspicions(name: str, tracks: list[Track]) -> list[float]:
+    return [-row.score for row in get_scorer(name).score(EpisodeSet(tuple(tracks), CHUNK))]
 
 
 @pytest.fixture(scope="module")
@@ -44,13 +47,13 @@ def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", ["action-error", "knn"])
 def test_who_acts_unlike_the_others_is_suspected(name: str, tracks: list[Track]) -> None:
-    values = RULES[name](tracks, CHUNK, 0)
+    values = suspicions(name, tracks)
     assert len(values) == len(tracks)
     assert set(np.argsort(values)[-2:]) == {5, 9}
 
 
 def test_jerk_finds_the_one_that_trembles_and_only_it(tracks: list[Track]) -> None:
-    values = jerk(tracks, CHUNK, 0)
+    values = suspicions("jerk", tracks)
     assert np.argmax(values) == 9
     assert values[5] == pytest.approx(np.median(values), rel=0.5)
 
@@ -61,9 +64,9 @@ def test_jerk_and_length_by_plain_loops() -> None:
     for t in range(1, 5):
         for d in range(2):
             total += float(track.actions[t + 1, d] - 2 * track.actions[t, d] + track.actions[t - 1, d]) ** 2
-    assert jerk([track], CHUNK, 0) == pytest.approx([total / 8], rel=1e-4)
-    assert length([track], CHUNK, 0) == [6.0]
-    assert jerk([follow(1, frames=2)], CHUNK, 0) == [0.0]
+    assert suspicions("jerk", [track]) == pytest.approx([total / 8], rel=1e-4)
+    assert suspicions("length", [track]) == [6.0]
+    assert suspicions("jerk", [follow(1, frames=2)]) == [0.0]
 
 
 def test_neighbours_by_plain_loops() -> None:
@@ -82,7 +85,7 @@ def test_neighbours_by_plain_loops() -> None:
             mean = np.mean([chunk for _, chunk in nearest], axis=0)
             distances.append(float(np.linalg.norm(own.actions[t : t + CHUNK] - mean)))
         expected.append(sum(distances) / len(distances))
-    assert neighbour_deviation(made, CHUNK, 0) == pytest.approx(expected, rel=1e-4)
+    assert neighbour_deviation(made, CHUNK) == pytest.approx(expected, rel=1e-4)
 
 
 def test_chunks_are_whole_and_in_order() -> None:
@@ -97,7 +100,7 @@ def test_chunks_are_whole_and_in_order() -> None:
 def test_an_episode_shorter_than_a_chunk_has_no_value(few_steps: None) -> None:
     made = [*(follow(number) for number in range(4)), follow(4, frames=CHUNK - 1)]
     for name in ("action-error", "knn"):
-        values = RULES[name](made, CHUNK, 0)
+        values = suspicions(name, made)
         assert math.isnan(values[4])
         assert not any(math.isnan(value) for value in values[:4])
 

@@ -1,20 +1,7 @@
-"""What a user would try instead of PTR: rules that suspect episodes without labels. Higher is worse."""
+"""Episode scorers: what each episode of a dataset is worth, judged without labels."""
 
-from __future__ import annotations
+from ptr_robot.scorers.base import EpisodeScore, EpisodeScorer
+from ptr_robot.scorers.registry import get_scorer, register_scorer, scorer_names
+from ptr_robot.scorers.tracks import EpisodeSet, Track
 
-from collections.abc import Callable, Sequence
-
-from ptr_robot.scorers.action_error import cross_validated_error
-from ptr_robot.scorers.motion import jerk, length
-from ptr_robot.scorers.neighbours import neighbour_deviation
-from ptr_robot.scorers.tracks import Track
-
-# From the episodes of a dataset, the length of a chunk and a seed to one suspicion an episode, in their order.
-Rule = Callable[[Sequence[Track], int, int], list[float]]
-
-RULES: dict[str, Rule] = {
-    "action-error": cross_validated_error,
-    "knn": neighbour_deviation,
-    "length": length,
-    "jerk": jerk,
-}
+__all__ = ["EpisodeScore", "EpisodeScorer", "EpisodeSet", "Track", "get_scorer", "register_scorer", "scorer_names"]

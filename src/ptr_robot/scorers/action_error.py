@@ -10,13 +10,27 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ptr_robot.errors import DataError
-from ptr_robot.scorers.tracks import Track, mean_by_owner, whole_chunks
+from ptr_robot.scorers.base import SuspicionRule
+from ptr_robot.scorers.registry import register_scorer
+from ptr_robot.scorers.tracks import EpisodeSet, Track, mean_by_owner, whole_chunks
 
 NUM_FOLDS = 5
 HIDDEN = 256
 STEPS = 400
 BATCH_SIZE = 256
 LEARNING_RATE = 2e-3
+
+
+@register_scorer
+class ActionError(SuspicionRule):
+    """Episodes whose actions a policy that was trained on the others does not predict."""
+
+    name = "action-error"
+    title = "action error"
+
+    def suspicions(self, episodes: EpisodeSet) -> list[float]:
+        """The held-out squared error."""
+        return cross_validated_error(episodes.tracks, episodes.chunk_length, episodes.seed)
 
 
 def cross_validated_error(tracks: Sequence[Track], chunk_length: int, seed: int) -> list[float]:

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from ptr_robot.scorers.tracks import Track
+from ptr_robot.scorers.base import SuspicionRule
+from ptr_robot.scorers.registry import register_scorer
+from ptr_robot.scorers.tracks import EpisodeSet
 
 
-def length(tracks: Sequence[Track], chunk_length: int, seed: int) -> list[float]:  # noqa: ARG001 (all rules alike)
+@register_scorer
+class Length(SuspicionRule):
     """Frames: who does badly takes longer."""
-    return [float(track.num_frames) for track in tracks]
+
+    name = "length"
+    title = "length"
+
+    def suspicions(self, episodes: EpisodeSet) -> list[float]:
+        """The number of frames."""
+        return [float(track.num_frames) for track in episodes.tracks]
 
 
-def jerk(tracks: Sequence[Track], chunk_length: int, seed: int) -> list[float]:  # noqa: ARG001 (all rules alike)
-    """The mean squared second difference of the actions; 0 for an episode of fewer than three frames."""
-    return [_mean_square(np.diff(track.actions, n=2, axis=0)) for track in tracks]
+@register_scorer
+class Jerk(SuspicionRule):
+    """The mean squared second difference of the actions."""
+
+    name = "jerk"
+    title = "jerk"
+
+    def suspicions(self, episodes: EpisodeSet) -> list[float]:
+        """0 for an episode of fewer than three frames."""
+        return [_mean_square(np.diff(track.actions, n=2, axis=0)) for track in episodes.tracks]
 
 
 def _mean_square(values: np.ndarray) -> float:

@@ -8,13 +8,27 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ptr_robot.scorers.tracks import Chunks, Track, mean_by_owner, whole_chunks
+from ptr_robot.scorers.base import SuspicionRule
+from ptr_robot.scorers.registry import register_scorer
+from ptr_robot.scorers.tracks import Chunks, EpisodeSet, Track, mean_by_owner, whole_chunks
 
 NUM_NEIGHBOURS = 5
 _ROWS_AT_A_TIME = 1024
 
 
-def neighbour_deviation(tracks: Sequence[Track], chunk_length: int, seed: int) -> list[float]:  # noqa: ARG001
+@register_scorer
+class Neighbours(SuspicionRule):
+    """Episodes that do in a place what others of their task do not."""
+
+    name = "knn"
+    title = "kNN deviation"
+
+    def suspicions(self, episodes: EpisodeSet) -> list[float]:
+        """The mean distance to what the nearest neighbours do."""
+        return neighbour_deviation(episodes.tracks, episodes.chunk_length)
+
+
+def neighbour_deviation(tracks: Sequence[Track], chunk_length: int) -> list[float]:
     """The distance of each chunk to the mean chunk of the nearest states of other episodes, averaged by episode.
 
     A task with a single episode has nothing to compare with: its deviation is 0.

@@ -1,4 +1,4 @@
-"""Episodes as rules see them: normalised states and actions, and the task that the dataset says they show."""
+"""Episodes as scorers see them: normalised states and actions, and the task that the dataset says they show."""
 
 from __future__ import annotations
 
@@ -26,6 +26,15 @@ class Track:
     def num_frames(self) -> int:
         """Its length."""
         return len(self.actions)
+
+
+@dataclass(frozen=True)
+class EpisodeSet:
+    """The episodes of a dataset, and what a scorer has to know beside them."""
+
+    tracks: tuple[Track, ...]
+    chunk_length: int = 16  # frames that a policy acts at a time
+    seed: int = 0  # of everything that a scorer draws
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from ptr_robot.envs.metaworld.rendering import CameraConfig
 from ptr_robot.envs.recording import RecordingConfig, record
 from ptr_robot.errors import DataError
 from ptr_robot.files import fingerprint, whole_file
-from ptr_robot.scorers import RULES
+from ptr_robot.scorers import EpisodeSet, get_scorer
 from ptr_robot.scorers.tracks import read_tracks
 from ptr_robot.study.cells.judgement import Suspicion
 from ptr_robot.study.demo_plan import ROBOT_FILE
@@ -170,15 +170,17 @@ class RuleJob(StageJob):
     def settings(self) -> dict[str, Any]:
         """What the scores depend on beside the dataset."""
         robot = robot_identity(self.robot)
-        return {"rule": self.rule, "chunk_length": self.chunk_length, "seed": self.seed, "robot": robot}
+        settings = {"rule": self.rule, "chunk_length": self.chunk_length, "seed": self.seed, "robot": robot}
+        version = get_scorer(self.rule).version
+        return settings if version == "1" else {**settings, "version": version}
 
     def make(self, output: Path) -> None:
         """Score the episodes."""
         source = SourceConfig(**source_fields(self.dataset.output, self.robot))
         cache = str(self.root / CACHE_FOLDER)
         tracks = read_tracks(source, DataConfig(chunk_length=self.chunk_length, image_size=0, cache_dir=cache))
-        values = RULES[self.rule](tracks, self.chunk_length, self.seed)
-        rows = [Suspicion(t.episode_index, t.task, value) for t, value in zip(tracks, values, strict=True)]
+        scores = get_scorer(self.rule).score(EpisodeSet(tuple(tracks), self.chunk_length, self.seed))
+        rows = [Suspicion(row.episode_index, row.task, -row.score) for row in scores]
         with whole_file(output / SUSPICIONS_FILE) as file:
             file.write((json.dumps([asdict(row) for row in rows]) + "\n").encode())
 

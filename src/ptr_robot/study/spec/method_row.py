@@ -9,7 +9,7 @@ from typing import Any
 
 from ptr_robot.errors import ConfigError, did_you_mean
 from ptr_robot.method.ptr.config import PTRConfig
-from ptr_robot.scorers import RULES
+from ptr_robot.scorers import scorer_names
 from ptr_robot.study.spec.names import check_name
 from ptr_robot.train.config import METHODS as TRAINING_METHODS
 from ptr_robot.train.config import method_config, unread_setting
@@ -135,6 +135,6 @@ def _check_kind(place: str, current: Any, value: Any) -> None:
 
 
 def _check_judge(name: str, judge: str) -> None:
-    judges = [TRUTH, *RULES]
+    judges = [TRUTH, *scorer_names()]
     if judge not in judges:
         raise ConfigError(f"{name}: there is no rule {judge!r}; {did_you_mean(judge, judges)}")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ptr_robot.method.ptr.config import PRESETS as PTR_PRESETS
-from ptr_robot.scorers import RULES
+from ptr_robot.scorers import get_scorer, scorer_names
 from ptr_robot.study.spec.method_row import TRUTH, EpisodeFilter, EpisodeWeighting, MethodRow
 
 _CLEAN = EpisodeFilter(TRUTH)
-_RULE_TITLES = {"action-error": "action error", "knn": "kNN deviation", "length": "length", "jerk": "jerk"}
+_TITLES = {name: get_scorer(name).title for name in scorer_names()}
 
 _CONTROLS = (
     MethodRow("sft", "SFT"),
@@ -24,10 +24,12 @@ _PRESETS = tuple(
 )
 _SCREENED = (MethodRow("screened", "PTR (screened)", "screened"),)
 _FILTERS = tuple(
-    MethodRow(f"filter-{rule}", f"better half by {_RULE_TITLES[rule]}", filter=EpisodeFilter(rule)) for rule in RULES
+    MethodRow(f"filter-{rule}", f"better half by {title}", filter=EpisodeFilter(rule))
+    for rule, title in _TITLES.items()
 )
 _WEIGHTINGS = tuple(
-    MethodRow(f"weight-{rule}", f"weights by {_RULE_TITLES[rule]}", weighting=EpisodeWeighting(rule)) for rule in RULES
+    MethodRow(f"weight-{rule}", f"weights by {title}", weighting=EpisodeWeighting(rule))
+    for rule, title in _TITLES.items()
 )
 
 REGISTRY: dict[str, MethodRow] = {row.name: row for row in (*_CONTROLS, *_SCREENED, *_PRESETS, *_FILTERS, *_WEIGHTINGS)}

@@ -25,6 +25,8 @@ class Purpose(IntEnum):
     ACTIONS = 2  # the noise that actions are mixed with, in training, and start from, in sampling
     IMAGES = 3  # augmentation
     CHOICE = 4  # sampling from a distribution over bins
+    REFINEMENT = 5  # the noise that a second sampling starts from
+    DIRECTIONS = 6  # random projections
 
 
 @dataclass(frozen=True)

@@ -21,17 +21,19 @@ from ptr_robot.errors import ConfigError, DataError, did_you_mean, require
 logging.getLogger("libav").setLevel(logging.CRITICAL)
 
 REMEDY = "fetch or record it again"
-RESIZE_MODES = ("pad", "stretch", "crop")
+RESIZE_MODES = ("pad", "stretch", "crop", "bicubic_crop")
 
 
 def resize_frame(frame: NDArray[np.uint8], size: int, mode: str = "pad") -> NDArray[np.uint8]:
     """A picture (H, W, 3) as (3, size, size), by antialiased bilinear interpolation on bytes.
 
     ``pad`` keeps the whole view and its proportions with black bars, ``stretch`` keeps the whole view,
-    ``crop`` keeps the proportions and the centre.
+    ``crop`` keeps the proportions and the centre; ``bicubic_crop`` does so as Pillow and torchvision do.
     """
     if mode not in RESIZE_MODES:
         raise ConfigError(f"there is no resize mode {mode!r}; {did_you_mean(mode, RESIZE_MODES)}")
+    if mode == "bicubic_crop":
+        return _bicubic_crop(frame, size)
     height, width = frame.shape[:2]
     if mode == "crop":
         side = min(height, width)
@@ -49,6 +51,18 @@ def resize_frame(frame: NDArray[np.uint8], size: int, mode: str = "pad") -> NDAr
     top, left = (size - new_height) // 2, (size - new_width) // 2
     canvas[:, top : top + new_height, left : left + new_width] = resized.numpy()
     return canvas
+
+
+def _bicubic_crop(frame: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:  # (H, W, 3) -> (3, size, size)
+    """The shorter side to ``size`` by Pillow's bicubic filter, whose rounding torch's differs from, then the centre."""
+    pillow = require("PIL.Image", "lerobot")
+    height, width = frame.shape[:2]
+    shorter = min(height, width)
+    new_height, new_width = size * height // shorter, size * width // shorter
+    picture = pillow.fromarray(np.ascontiguousarray(frame)).resize((new_width, new_height), pillow.Resampling.BICUBIC)
+    top, left = round((new_height - size) / 2), round((new_width - size) / 2)
+    cropped = np.asarray(picture)[top : top + size, left : left + size]
+    return np.ascontiguousarray(cropped.transpose(2, 0, 1))
 
 
 def _interpolate(frame: Tensor, height: int, width: int) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any
 from ptr_robot.errors import ConfigError, did_you_mean
 
 HEADS = ("flow", "diffusion", "autoregressive")
+ACTIVATIONS = ("silu", "relu")
 BYTES = "bytes"
 
 
@@ -19,6 +20,7 @@ class VisionConfig:
     tower: str = "vit_tiny_patch16_224"  # any timm name, "hf-hub:..." and "local-dir:..." included
     tower_arguments: dict[str, Any] = field(default_factory=dict)  # passed to timm.create_model
     image_size: int = 224  # images of another size are resized
+    resize: str = "pad"  # how the data's frames become square, where the data's settings do not say
     shuffle: int = 2  # each square of this many patches becomes one token
     augment: bool = False  # random crop and colour in training
     mean: tuple[float, ...] = (0.485, 0.456, 0.406)  # of the pixels in [0, 1], by channel; by default ImageNet's
@@ -82,6 +84,8 @@ class FlowConfig:
     beta_alpha: float = 1.5  # a
     noise_limit: float = 0.999  # s
     initial_noise: float = 1.0  # the sampler starts from this multiple of standard noise
+    num_time_buckets: int = 0  # σ enters the network as one of so many buckets; 0: as it is
+    every_slot: bool = False  # noise and sampling also in the slots that a robot lacks
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,7 @@ class PolicyConfig:
     chunk_length: int = 16  # L
     num_state_tokens: int = 1
     num_belief_tokens: int = 4  # M; 0: the policy takes no belief
+    activation: str = "silu"  # or "relu": between the layers of the state's and the output's MLP
     head: str = "flow"
     flow: FlowConfig = field(default_factory=FlowConfig)
     diffusion: DiffusionConfig = field(default_factory=DiffusionConfig)
@@ -125,6 +130,7 @@ class PolicyConfig:
 
     def __post_init__(self) -> None:
         _require_choice("head", self.head, HEADS)
+        _require_choice("activation", self.activation, ACTIVATIONS)
         for name in ("chunk_length", "num_state_tokens"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least 1")

@@ -47,7 +47,7 @@ class HuggingFaceTokenizer:
         if self._tokenizer is None:
             transformers = require("transformers", "lerobot")
             try:
-                self._tokenizer = transformers.AutoTokenizer.from_pretrained(self.source)
+                self._tokenizer = transformers.AutoTokenizer.from_pretrained(self.source, trust_remote_code=False)
             except (OSError, ValueError) as error:
                 first_line = str(error).strip().splitlines()[0]
                 raise ConfigError(

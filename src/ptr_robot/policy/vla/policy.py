@@ -17,7 +17,8 @@ from ptr_robot.policy.observation import ActionChunk, Observation
 from ptr_robot.policy.vla.config import PolicyConfig
 from ptr_robot.policy.vla.decoder import CachedDecoder
 from ptr_robot.policy.vla.heads import create_head
-from ptr_robot.policy.vla.heads.base import per_sample_mean
+from ptr_robot.policy.vla.heads.base import ActionHead, per_sample_mean
+from ptr_robot.policy.vla.heads.embedder import create_activation
 from ptr_robot.policy.vla.language import TextEncoder
 from ptr_robot.policy.vla.segment_pass import SegmentPass, pool_und
 from ptr_robot.policy.vla.sequence import Context, Part, action_mask, arrange, joint_mask
@@ -28,19 +29,22 @@ from ptr_robot.policy.vla.vision import VisionEncoder
 class MixturePolicy(Policy):
     """Text and vision in one stream, state, belief and actions in the other, one attention over both."""
 
-    def __init__(self, config: PolicyConfig) -> None:
+    def __init__(
+        self, config: PolicyConfig, *, text: TextEncoder | None = None, head: ActionHead | None = None
+    ) -> None:
+        """``text`` and ``head``: in place of those that the config describes."""
         super().__init__()
         self.config = config
         context_width, action_width = config.trunk.context.width, config.trunk.action.width
-        self.text = TextEncoder(config.language)
+        self.text = text or TextEncoder(config.language)
         self.trunk = MixtureOfTransformers(config.trunk, config.language.vocabulary_size)
         self.state_embedder = nn.Sequential(
             nn.Linear(UNIFIED_DIM, action_width),
-            nn.SiLU(),
+            create_activation(config.activation),
             nn.Linear(action_width, config.num_state_tokens * action_width),
         )
         self.vision = VisionEncoder(config.vision, context_width) if config.vision else None
-        self.head = create_head(config)
+        self.head = head or create_head(config)
 
     @property
     def sizes(self) -> PolicySizes:
@@ -86,6 +90,12 @@ class MixturePolicy(Policy):
             step_mask=chunk.step_mask,
         )
 
+    def restore_buffers(self) -> None:
+        """Compute anew what is derived from the config: a policy built on the meta device has lost it."""
+        self.trunk.restore_buffers()
+        if self.vision is not None:
+            self.vision.tower.set_normalisation(self.vision.config)
+
     def forward_segments(self, chunks: Sequence[TrainingChunk]) -> ChunkStep:
         """All of the trunk up to the belief at once; belief and actions chunk by chunk."""
         return SegmentPass(self, chunks)
@@ -94,7 +104,7 @@ class MixturePolicy(Policy):
     def predict(self, observation: Observation, belief: Tensor | None = None, *, noise: Noise) -> Prediction:
         """Encode the context once, then sample a chunk against its keys and values."""
         noise.check(observation.batch_size)
-        context = self.context(observation, belief)
+        context = self.sampling_context(observation, belief)
         decoder, output = CachedDecoder.start(self.trunk, context, is_causal=self.head.is_causal)
         sampled = self.head.sample(decoder, observation.action_mask, self.config.chunk_length, noise)
         return Prediction(
@@ -122,6 +132,10 @@ class MixturePolicy(Policy):
             self.check_belief(belief, count)
             parts.append(Part(belief.to(state.tokens.dtype), _all_true(belief), is_causal=False, is_gen=True))
         return arrange(parts)
+
+    def sampling_context(self, observation: Observation, belief: Tensor | None = None) -> Context:
+        """The tokens before the actions at inference, where a policy arranges them differently there."""
+        return self.context(observation, belief)
 
     def joint_pass(
         self, context: Context, tokens: Tensor, step_mask: Tensor

@@ -67,6 +67,12 @@ class MixtureOfTransformers(nn.Module):
             idle.requires_grad_(False)
         last.post_attention_layernorm.requires_grad_(False)
 
+    def restore_buffers(self) -> None:
+        """The frequencies of the rotary positions, which no checkpoint holds."""
+        rotary = require(QWEN3, "lerobot").Qwen3RotaryEmbedding
+        for stream in (self.und, self.gen):
+            stream.rotary_emb = rotary(config=stream.config, device="cpu")
+
     def embed_text(self, ids: Tensor) -> Tensor:  # (N, n) -> (N, n, Du)
         """The language model's own token embeddings."""
         tokens: Tensor = self.und.embed_tokens(ids)

@@ -33,8 +33,9 @@ class VisionTower(nn.Module):
 
     def set_normalisation(self, config: VisionConfig) -> None:
         """Take the mean and deviation of pixels from a config."""
-        self.mean = torch.tensor(config.mean, device=self.mean.device).view(3, 1, 1)
-        self.std = torch.tensor(config.std, device=self.std.device).view(3, 1, 1)
+        device = None if self.mean.is_meta else self.mean.device  # a tower built on the meta device has none yet
+        self.mean = torch.tensor(config.mean, device=device).view(3, 1, 1)
+        self.std = torch.tensor(config.std, device=device).view(3, 1, 1)
 
     def forward(self, images: Tensor) -> Tensor:  # (n, 3, H, W) uint8, or float in [0, 1] -> (n, C, h, w)
         """The feature map of the last block."""

@@ -13,7 +13,7 @@ def create_head(config: PolicyConfig) -> ActionHead:
     """The action head that the config names."""
     width = config.trunk.action.width
     if config.head == "flow":
-        return FlowHead(config.flow, width)
+        return FlowHead(config.flow, width, config.activation)
     if config.head == "diffusion":
-        return DiffusionHead(config.diffusion, width)
+        return DiffusionHead(config.diffusion, width, config.activation)
     return AutoregressiveHead(config.autoregressive, width)

@@ -72,11 +72,17 @@ def per_sample_mean(errors: Tensor, step_mask: Tensor, action_mask: Tensor) -> T
     return (errors * counts).sum(dim=(1, 2)) / counts.sum(dim=(1, 2)).clamp_min(1)
 
 
-def slot_noise(noise: Noise, chunk_length: int, action_mask: Tensor) -> Tensor:  # (N, L, 200) float32
+def slot_noise(
+    noise: Noise,
+    chunk_length: int,
+    action_mask: Tensor,
+    purpose: Purpose = Purpose.ACTIONS,
+    turn: int = 0,  # where a chunk needs such noise several times
+) -> Tensor:  # (N, L, 200) float32
     """Normal noise for each step and slot; zero in the slots a robot lacks."""
-    everywhere = places(chunk_length, UNIFIED_DIM, device=action_mask.device)
+    everywhere = places(chunk_length, UNIFIED_DIM, device=action_mask.device) + turn * chunk_length * UNIFIED_DIM
     if action_mask.device.type != "cpu":  # to wait for which slots there are would cost more than it saves
-        return noise.normal(Purpose.ACTIONS, everywhere) * action_mask.unsqueeze(1)
+        return noise.normal(purpose, everywhere) * action_mask.unsqueeze(1)
     slots = action_mask.any(dim=0).nonzero().squeeze(1)  # (A,) those that any robot of the batch has: few of the 200
-    drawn = noise.normal(Purpose.ACTIONS, everywhere[:, slots]) * action_mask[:, slots].unsqueeze(1)
+    drawn = noise.normal(purpose, everywhere[:, slots]) * action_mask[:, slots].unsqueeze(1)
     return drawn.new_zeros((len(action_mask), *everywhere.shape)).index_copy_(2, slots, drawn)

@@ -17,8 +17,8 @@ from ptr_robot.policy.vla.heads.denoising import DenoisingHead, Network
 class DiffusionHead(DenoisingHead):
     """Noised actions in, the schedule's prediction target out."""
 
-    def __init__(self, config: DiffusionConfig, width: int) -> None:
-        super().__init__(width, config.initial_noise)
+    def __init__(self, config: DiffusionConfig, width: int, activation: str = "silu") -> None:
+        super().__init__(width, config.initial_noise, activation=activation)
         self.config = config
         self._scheduler = _create_scheduler("ddpm", config)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
 from ptr_robot.policy.noise import Noise, Purpose, places
@@ -15,15 +16,21 @@ from ptr_robot.policy.vla.heads.denoising import DenoisingHead, Network
 class FlowHead(DenoisingHead):
     """Noised actions in, velocities out; a few Euler steps in sampling."""
 
-    def __init__(self, config: FlowConfig, width: int) -> None:
-        super().__init__(width, config.initial_noise)
+    def __init__(self, config: FlowConfig, width: int, activation: str = "silu") -> None:
+        super().__init__(
+            width, config.initial_noise, num_time_buckets=config.num_time_buckets, activation=activation
+        )
         self.config = config
+
+    def noised_slots(self, action_mask: Tensor) -> Tensor:
+        """Those that the robot has, or every one."""
+        return torch.ones_like(action_mask) if self.config.every_slot else action_mask
 
     def prepare(self, actions: Tensor, action_mask: Tensor, noise: Noise) -> PreparedChunk:
         """x = σ a + (1 − σ) ε, to be answered by a − ε."""
         actions = actions * action_mask.unsqueeze(1)
         sigmas = draw_sigmas(noise, self.config)
-        epsilon = slot_noise(noise, actions.shape[1], action_mask)
+        epsilon = slot_noise(noise, actions.shape[1], self.noised_slots(action_mask))
         weight = sigmas.view(-1, 1, 1)
         tokens = self.embedder(weight * actions + (1 - weight) * epsilon, sigmas)
         return PreparedChunk(tokens=tokens, targets=actions - epsilon)

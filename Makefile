@@ -9,6 +9,10 @@ DATA ?= ../shared/data
 ifneq ($(wildcard $(DATA)/g1_pick_bottle/meta/info.json),)
 export PTR_ROBOT_G1_DATASET ?= $(abspath $(DATA)/g1_pick_bottle)
 endif
+# A tiny checkpoint in the layout of Being-H0.5's releases, with what their own code computes from it.
+ifneq ($(wildcard $(DATA)/being_h05_tiny/checkpoint/config.json),)
+export PTR_ROBOT_BEING_H_TINY ?= $(abspath $(DATA)/being_h05_tiny)
+endif
 export HF_HUB_OFFLINE ?= 1
 export MUJOCO_GL ?= egl
 

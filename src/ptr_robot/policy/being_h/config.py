@@ -47,6 +47,11 @@ class BeingHConfig(PolicyConfig):
         if TASK not in self.instruction:
             raise ConfigError(f"the instruction template {self.instruction!r} does not name {TASK}")
 
+    @classmethod
+    def sections(cls) -> dict[str, type]:
+        """The fields that are configurations themselves."""
+        return super().sections() | {"gating": GatingConfig}
+
 
 def _require(name: str, value: str, options: tuple[str, ...]) -> None:
     if value not in options:

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from ptr_robot.policy.being_h.config import BeingHConfig, GatingConfig
 from ptr_robot.policy.being_h.gating import Gating
+from ptr_robot.policy.noise import Noise, Purpose, places
 from ptr_robot.policy.vla.heads.base import ActionDecoder, PreparedChunk, SampledChunk, slot_noise
 from ptr_robot.policy.vla.heads.flow import FlowHead
-from ptr_robot.policy.noise import Noise, Purpose, places
 
 
 class BeingHHead(FlowHead):

@@ -15,4 +15,4 @@ def fit_images(images: Tensor, size: int, mode: str) -> Tensor:  # (N, V, 3, H, 
         return images
     frames = images.flatten(0, 1).permute(0, 2, 3, 1).cpu().numpy()  # (n, H, W, 3)
     resized = torch.from_numpy(np.stack([resize_frame(frame, size, mode) for frame in frames]))
-    return resized.unflatten(0, images.shape[:2]).to(images.device)
+    return resized.view(*images.shape[:2], 3, size, size).to(images.device)

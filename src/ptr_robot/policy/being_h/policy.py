@@ -13,8 +13,8 @@ from ptr_robot.policy.being_h.head import BeingHHead
 from ptr_robot.policy.being_h.images import fit_images
 from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import Observation
-from ptr_robot.policy.vla.sequence import Context, Part, arrange
 from ptr_robot.policy.vla.policy import MixturePolicy
+from ptr_robot.policy.vla.sequence import Context, Part, arrange
 
 
 class BeingHPolicy(MixturePolicy):

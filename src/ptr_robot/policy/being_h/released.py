@@ -17,9 +17,7 @@ TOWER = "vit_intern300m_patch14_448"  # its blocks; width and depth come from th
 RESIZE = "bicubic_crop"
 # What the checkpoints were told; each name is the config's own.
 SYSTEM_MESSAGES = {"being_h0": "You are Being-H0, a helpful and harmless AI assistant developed by BeingBeyond."}
-INSTRUCTIONS = {
-    "long": "According to the instruction '{task}', what's the micro-step actions in the next {k} steps?"
-}
+INSTRUCTIONS = {"long": "According to the instruction '{task}', what's the micro-step actions in the next {k} steps?"}
 # Settings that change the computation, and the one value that ours has.
 _FIXED = {
     "use_expert": True,
@@ -67,7 +65,9 @@ class _Section:
     def require(self, fixed: dict[str, Any]) -> None:
         for name, value in fixed.items():
             if self.values.get(name, value) != value:
-                raise DataError(f"{self.place}: {name} is {self.values[name]!r}; Being-H0.5 is read with {value!r} alone")
+                raise DataError(
+                    f"{self.place}: {name} is {self.values[name]!r}; Being-H0.5 is read with {value!r} alone"
+                )
 
 
 def is_released(folder: Path) -> bool:
@@ -82,6 +82,8 @@ def is_released(folder: Path) -> bool:
 def read_released_config(folder: Path, *, has_gating: bool = False) -> BeingHConfig:
     """The policy that the folder describes, with MPG where asked for."""
     file = folder / CONFIG_FILE
+    if not is_released(folder):
+        raise DataError(f"{file} is not the config of a Being-H0.5 checkpoint (model_type {MODEL_TYPE!r})")
     top = _Section(str(file), json.loads(file.read_text()))
     language, vision = top.section("llm_config"), top.section("vit_config")
     top.require(_FIXED)

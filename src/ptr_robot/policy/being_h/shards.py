@@ -26,17 +26,20 @@ class StoredTensor:
 
 def list_tensors(folder: Path) -> dict[str, StoredTensor]:
     """Every tensor under its present name; shapes come from the headers, no data are read."""
-    safetensors = require("safetensors", "lerobot")
     found: dict[str, StoredTensor] = {}
     for file in _files(folder):
-        try:
-            with safetensors.safe_open(file, framework="pt") as reader:
-                for name in reader.keys():  # noqa: SIM118
-                    shape = tuple(reader.get_slice(name).get_shape())
-                    found[present_name(name)] = StoredTensor(file, name, shape)
-        except (safetensors.SafetensorError, OSError) as error:
-            raise DataError(f"{file} is not a whole safetensors file ({error}); fetch it again") from error
+        found |= _list_file(file)
     return found
+
+
+def _list_file(file: Path) -> dict[str, StoredTensor]:
+    safetensors = require("safetensors", "lerobot")
+    try:
+        with safetensors.safe_open(file, framework="pt") as reader:
+            shapes = {name: tuple(reader.get_slice(name).get_shape()) for name in reader.keys()}  # noqa: SIM118
+    except (safetensors.SafetensorError, OSError) as error:
+        raise DataError(f"{file} is not a whole safetensors file ({error}); fetch it again") from error
+    return {present_name(name): StoredTensor(file, name, shape) for name, shape in shapes.items()}
 
 
 def read_tensors(stored: dict[str, StoredTensor]) -> Iterator[tuple[str, Tensor]]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ptr_robot.errors import ConfigError, did_you_mean
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 HEADS = ("flow", "diffusion", "autoregressive")
 ACTIVATIONS = ("silu", "relu")
@@ -139,18 +142,29 @@ class PolicyConfig:
         """Plain values for a JSON file."""
         return dataclasses.asdict(self)
 
-    @staticmethod
-    def from_dict(values: dict[str, Any]) -> PolicyConfig:
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
         """Read back what ``to_dict`` gave; an unknown or missing field is an error that names it."""
         values = dict(values)
-        _build_in_place(values, "trunk", TrunkConfig, {"context": StreamConfig, "action": StreamConfig})
-        _build_in_place(values, "vision", VisionConfig)
-        _build_in_place(values, "language", LanguageConfig)
-        _build_in_place(values, "flow", FlowConfig)
-        _build_in_place(values, "diffusion", DiffusionConfig)
-        _build_in_place(values, "autoregressive", AutoregressiveConfig)
-        built: PolicyConfig = _build(PolicyConfig, values, "policy")
+        for name, kind in cls.sections().items():
+            _build_in_place(values, name, kind, _STREAMS if kind is TrunkConfig else None)
+        built: Self = _build(cls, values, "policy")
         return built
+
+    @classmethod
+    def sections(cls) -> dict[str, type]:
+        """The fields that are configurations themselves."""
+        return {
+            "trunk": TrunkConfig,
+            "vision": VisionConfig,
+            "language": LanguageConfig,
+            "flow": FlowConfig,
+            "diffusion": DiffusionConfig,
+            "autoregressive": AutoregressiveConfig,
+        }
+
+
+_STREAMS: dict[str, type] = {"context": StreamConfig, "action": StreamConfig}
 
 
 def _build_in_place(values: dict[str, Any], name: str, kind: type, nested: dict[str, type] | None = None) -> None:

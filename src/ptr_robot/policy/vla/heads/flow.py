@@ -17,9 +17,7 @@ class FlowHead(DenoisingHead):
     """Noised actions in, velocities out; a few Euler steps in sampling."""
 
     def __init__(self, config: FlowConfig, width: int, activation: str = "silu") -> None:
-        super().__init__(
-            width, config.initial_noise, num_time_buckets=config.num_time_buckets, activation=activation
-        )
+        super().__init__(width, config.initial_noise, num_time_buckets=config.num_time_buckets, activation=activation)
         self.config = config
 
     def noised_slots(self, action_mask: Tensor) -> Tensor:

@@ -25,7 +25,12 @@ class ChatEncoder(TextEncoder):
 
     def __init__(self, config: BeingHConfig) -> None:
         super().__init__(config.language)
+        self.ask(config)
+
+    def ask(self, config: BeingHConfig) -> None:
+        """Take another template for instructions."""
         self.question = config.instruction.replace(STEPS, str(config.chunk_length))
+        self._known.clear()
 
     def prompt(self, batch_size: int, device: torch.device) -> tuple[Tensor, Tensor]:  # (N, P) int64, (N, P) bool
         """The system's turn and the beginning of the user's."""

@@ -29,6 +29,22 @@ class GatingConfig:
 
 
 @dataclass(frozen=True)
+class LoraConfig:
+    """Low-rank updates in place of training the streams in full."""
+
+    rank: int = 16
+    alpha: float = 32.0  # updates are scaled by alpha / rank
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.rank < 1 or self.alpha <= 0 or not 0 <= self.dropout < 1:
+            raise ConfigError(
+                f"lora has rank {self.rank}, alpha {self.alpha} and dropout {self.dropout}; they must be at least 1, "
+                "above 0, and from 0 to below 1"
+            )
+
+
+@dataclass(frozen=True)
 class BeingHConfig(PolicyConfig):
     """Being-H0.5; the defaults are what its checkpoints were trained with."""
 
@@ -36,6 +52,7 @@ class BeingHConfig(PolicyConfig):
     attention: str = "causal"  # "paper": text causal, each view and the actions bidirectional
     sampling_markers: str = "shared"  # at inference one pair of image markers for all views; "view": as in training
     gating: GatingConfig | None = None  # None: no MPG
+    lora: LoraConfig | None = None  # None: every weight is trained
     base: str | None = None  # the checkpoint it came from: export takes from there what training leaves out
 
     def __post_init__(self) -> None:
@@ -50,7 +67,7 @@ class BeingHConfig(PolicyConfig):
     @classmethod
     def sections(cls) -> dict[str, type]:
         """The fields that are configurations themselves."""
-        return super().sections() | {"gating": GatingConfig}
+        return super().sections() | {"gating": GatingConfig, "lora": LoraConfig}
 
 
 def _require(name: str, value: str, options: tuple[str, ...]) -> None:

@@ -20,8 +20,13 @@ class BeingHHead(FlowHead):
     def __init__(self, config: BeingHConfig) -> None:
         context, action = config.trunk.context.width, config.trunk.action.width
         super().__init__(config.flow, action, config.activation)
-        self.is_causal = config.attention == "causal"
+        self.adopt(config)
         self.gating = Gating(config.gating, context, action) if config.gating else None
+
+    def adopt(self, config: BeingHConfig) -> None:
+        """The mask of actions and the flow's settings."""
+        self.is_causal = config.attention == "causal"
+        self.config = config.flow
 
     def prepare(self, actions: Tensor, action_mask: Tensor, noise: Noise) -> PreparedChunk:
         """Noised actions and their velocities; MPG compares them with the recorded chunk."""

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from ptr_robot.errors import ConfigError
+from ptr_robot.policy.being_h.adapters import add_adapters
 from ptr_robot.policy.being_h.chat import IMAGE_END, IMAGE_START, STATE_END, STATE_START, ChatEncoder
 from ptr_robot.policy.being_h.config import BeingHConfig
 from ptr_robot.policy.being_h.head import BeingHHead
@@ -22,9 +24,25 @@ class BeingHPolicy(MixturePolicy):
 
     config: BeingHConfig
     text: ChatEncoder
+    head: BeingHHead
 
     def __init__(self, config: BeingHConfig) -> None:
         super().__init__(config, text=ChatEncoder(config), head=BeingHHead(config))
+        if config.lora is not None:
+            add_adapters(self, config.lora)
+
+    def adopt(self, config: BeingHConfig) -> None:
+        """Take over the switches of another config; what the weights were made for must be the same."""
+        for name in ("chunk_length", "num_belief_tokens", "activation", "language", "gating", "lora"):
+            if getattr(config, name) != getattr(self.config, name):
+                raise ConfigError(f"{name} cannot change once a policy is built; load it with the other one")
+        assert self.vision is not None
+        assert config.vision is not None
+        self.config = config
+        self.text.ask(config)
+        self.trunk.config = config.trunk
+        self.vision.config = config.vision
+        self.head.adopt(config)
 
     def context(
         self, observation: Observation, belief: Tensor | None = None, augmentation: Noise | None = None

@@ -1,0 +1,238 @@
+"""From a dataset and its scores to the page: cards for all episodes, details one at a time."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptr_robot.audit.page.contents import (
+    EpisodeCard,
+    EpisodeDetail,
+    Likeness,
+    Page,
+    most_moving,
+    thin,
+    weak_stretches,
+)
+from ptr_robot.audit.page.pictures import Filmstrip, chunk_starts, make_filmstrip
+from ptr_robot.audit.page.similarity import Similarity
+from ptr_robot.audit.score_files import Scores
+from ptr_robot.data.lerobot.contents import DatasetIndex, EpisodeRecord
+from ptr_robot.data.lerobot.tables import read_episode
+from ptr_robot.errors import DataError
+
+WEAK = 0.05  # evidence below it is a weak stretch
+FRAME_BYTES = 2600  # about what one frame of FRAME_WIDTH takes in a sprite sheet
+FRAME_WIDTH = 144  # pixels
+MAX_FRAMES = 24  # of one episode
+FEW_EPISODES = 10
+
+
+@dataclass(frozen=True)
+class PageSettings:
+    """What the page shows."""
+
+    state_key: str = "observation.state"
+    action_key: str = "action"
+    camera_key: str | None = None  # default: the dataset's first
+    chunk_length: int = 16
+    max_megabytes: float = 48.0  # of pictures
+
+
+class PageBuilder:
+    """Makes the cards first, then the details in the same order; pictures are decoded once for both."""
+
+    def __init__(self, index: DatasetIndex, scores: Scores, similarity: Similarity, settings: PageSettings) -> None:
+        self.index, self.scores, self.similarity, self.settings = index, scores, similarity, settings
+        self.camera = settings.camera_key or next(iter(index.camera_keys), None)
+        self.frames_per_episode = self._affordable_frames()
+
+    def cards(self, films: Mapping[int, Filmstrip]) -> list[EpisodeCard]:
+        """One an episode, in the order of recording."""
+        return [self._card(episode, films.get(episode.episode_index)) for episode in self.index.episodes]
+
+    def _card(self, episode: EpisodeRecord, film: Filmstrip | None) -> EpisodeCard:
+        number, row = episode.episode_index, self.scores.row(episode.episode_index)
+        return EpisodeCard(
+            episode_index=number,
+            task=" / ".join(episode.tasks),
+            length=episode.length,
+            score=row.score,
+            low=row.low,
+            high=row.high,
+            weight=row.weight,
+            verdict=row.verdict,
+            reason=row.reason,
+            corrected_instruction=row.corrected_instruction,
+            evidence=tuple(row.evidence.get(name, float("nan")) for name in self.scores.channels),
+            duplicate_of=self.similarity.duplicate_of.get(number),
+            neighbour=self.similarity.nearest_kept.get(number),
+            start=self.similarity.starts[number],
+            end=self.similarity.ends[number],
+            thumbnail=film.thumbnail if film else "",
+        )
+
+    def film(self, episode: EpisodeRecord) -> Filmstrip | None:
+        """Its frames at chunk starts; None without a camera or where the page has no room for them."""
+        if self.camera is None or not self.frames_per_episode:
+            return None
+        frames = chunk_starts(episode.length, self.settings.chunk_length, self.frames_per_episode)
+        feature = self.index.feature(self.camera)
+        return make_filmstrip(episode, feature, self.index.fps, frames, width=FRAME_WIDTH)
+
+    def details(self, films: Mapping[int, Filmstrip], notes: Mapping[int, str]) -> Iterator[EpisodeDetail]:
+        """One an episode, read when it is asked for."""
+        for episode in self.index.episodes:
+            number = episode.episode_index
+            yield self._detail(episode, films.get(number), notes.get(number, ""))
+
+    def _detail(self, episode: EpisodeRecord, film: Filmstrip | None, note: str) -> EpisodeDetail:
+        keys = [key for key in (self.settings.state_key, self.settings.action_key) if key in self.index.features]
+        values = read_episode(episode, keys)
+        evidence = self.scores.timelines(episode.episode_index, episode.length)
+        return EpisodeDetail(
+            episode_index=episode.episode_index,
+            length=episode.length,
+            timelines={name: thin(trace) for name, trace in evidence.items()},
+            states=self._traces(values.get(self.settings.state_key), self.settings.state_key),
+            actions=self._traces(values.get(self.settings.action_key), self.settings.action_key),
+            stretches=weak_stretches(evidence, WEAK),
+            frames=film.frames if film else (),
+            sprite=film.sprite if film else "",
+            frame_size=(film.width, film.height) if film else (0, 0),
+            likeness=self._likeness(episode, evidence),
+            note=note or ("" if film else "No pictures: the dataset has no camera, or the page no room for more."),
+        )
+
+    def _traces(self, values: NDArray[np.generic] | None, key: str) -> dict[str, NDArray[np.float32]]:
+        if values is None:
+            return {}
+        values = values.reshape(len(values), -1)
+        names = self.index.features[key].names
+        named = len(names) == values.shape[1]
+        return {(names[place] if named else f"{key}[{place}]"): thin(values[:, place]) for place in most_moving(values)}
+
+    def _likeness(self, episode: EpisodeRecord, evidence: Mapping[str, NDArray[np.float32]]) -> tuple[Likeness, ...]:
+        """For the weakest place of a suspected episode: the most similar state of its nearest kept episode."""
+        number = episode.episode_index
+        other = self.similarity.nearest_kept.get(number)
+        if self.scores.row(number).verdict == "keep" or other is None or not evidence:
+            return ()
+        total = np.nanmin(np.stack([np.nan_to_num(trace, nan=1.0) for trace in evidence.values()]), axis=0)
+        offset = self.settings.chunk_length
+        frame = int(np.argmin(total[: max(1, episode.length - offset)]))
+        states = read_episode(episode, [self.settings.state_key])[self.settings.state_key].reshape(episode.length, -1)
+        record = self.index.episode(other)
+        others = read_episode(record, [self.settings.state_key])[self.settings.state_key].reshape(record.length, -1)
+        scale = np.nanstd(others, axis=0) + 1e-6
+        usable = others[: max(1, len(others) - offset)]
+        place = int(np.argmin((((usable - states[frame]) / scale) ** 2).sum(axis=1)))
+        return (Likeness(frame, other, place, offset, self._pairs(episode, frame, record, place, offset)),)
+
+    def _pairs(
+        self, episode: EpisodeRecord, frame: int, other: EpisodeRecord, place: int, offset: int
+    ) -> tuple[str, ...]:
+        if self.camera is None or not self.frames_per_episode:
+            return ()
+        from ptr_robot.audit.page.pictures import data_uri, shrink
+        from ptr_robot.data.lerobot.seeking import decode_frames
+        from ptr_robot.errors import require
+
+        pillow, feature = require("PIL.Image", "lerobot"), self.index.feature(self.camera)
+        pictures = []
+        try:
+            for record, first in ((episode, frame), (other, place)):
+                wanted = sorted({first, min(first + offset, record.length - 1)})
+                shown = [*decode_frames(record, feature, self.index.fps, wanted)]
+                pictures += [data_uri(shrink(pillow, picture, FRAME_WIDTH)) for picture in (shown[0], shown[-1])]
+        except DataError:
+            return ()  # the note beside the frames says what is wrong with the video
+        return tuple(pictures)
+
+    def _affordable_frames(self) -> int:
+        """As many frames an episode as the page's size allows; too few to be worth it are none."""
+        if self.camera is None:
+            return 0
+        budget = self.settings.max_megabytes * 1e6 / (FRAME_BYTES * max(1, len(self.index.episodes)))
+        return min(MAX_FRAMES, int(budget))
+
+
+def build_page(
+    index: DatasetIndex,
+    scores: Scores,
+    similarity: Similarity,
+    settings: PageSettings,
+    *,
+    on_episode: Callable[[], None] = lambda: None,
+) -> tuple[Page, Iterator[EpisodeDetail]]:
+    """The page, and the details to follow it."""
+    builder = PageBuilder(index, scores, similarity, settings)
+    films: dict[int, Filmstrip] = {}
+    notes: dict[int, str] = {}
+    for episode in index.episodes:
+        try:
+            film = builder.film(episode)
+        except DataError as error:
+            notes[episode.episode_index] = f"No pictures: {error}"
+            film = None
+        if film is not None:
+            films[episode.episode_index] = film
+        on_episode()
+    cards = builder.cards(films)
+    page = Page(
+        title=index.root.name,
+        facts=_facts(index),
+        counts=_counts(cards),
+        statements=[*_warnings(index), *scores.statements],
+        channels=scores.channels,
+        episodes=cards,
+        checks=scores.checks,
+        confusions=_confusions(cards),
+        fps=index.fps,
+    )
+    return page, builder.details(films, notes)
+
+
+def _facts(index: DatasetIndex) -> dict[str, str]:
+    return {
+        "robot": index.robot_type or "unknown",
+        "episodes": str(len(index.episodes)),
+        "frames": str(index.num_frames),
+        "rate": f"{index.fps:g} Hz",
+        "tasks": str(len({episode.tasks for episode in index.episodes})),
+        "cameras": str(len(index.camera_keys)),
+        "format": f"LeRobot {index.version}",
+    }
+
+
+def _counts(cards: list[EpisodeCard]) -> dict[str, int]:
+    counts = Counter(card.verdict for card in cards)
+    return {**counts, "mislabelled": sum(card.corrected_instruction is not None for card in cards)}
+
+
+def _warnings(index: DatasetIndex) -> list[str]:
+    found = []
+    if len(index.episodes) < FEW_EPISODES:
+        found.append(
+            f"{len(index.episodes)} episodes are too few to know what is usual: verdicts are weak, and a fault that "
+            "most of them share cannot be seen."
+        )
+    if index.left_out:
+        first = index.left_out[0].message
+        found.append(f"{len(index.left_out)} episodes could not be read and are not shown; the first: {first}")
+    return found
+
+
+def _confusions(cards: list[EpisodeCard]) -> list[tuple[str, str, int]]:
+    pairs = Counter((card.task, card.corrected_instruction) for card in cards if card.corrected_instruction is not None)
+    return [(given, fits, count) for (given, fits), count in pairs.most_common(50)]
+
+
+def with_commands(page: Page, commands: list[tuple[str, str]]) -> Page:
+    """The page with what to type next."""
+    return dataclasses.replace(page, commands=commands)

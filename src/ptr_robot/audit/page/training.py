@@ -1,0 +1,69 @@
+"""What a training run adds to the page: its curves, and whether its weights agree with the scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ptr_robot.audit.page.contents import numbers, thin
+from ptr_robot.audit.score_files import Scores
+from ptr_robot.data.lerobot.metadata import read_parquet
+from ptr_robot.errors import DataError
+from ptr_robot.train.records import read_records
+
+EPISODES_FILE = "episode_scores.parquet"
+
+
+def describe_training(run: Path, scores: Scores) -> dict[str, Any]:
+    """Curves by the group that their name begins with, weights by episode, and a sentence on agreement."""
+    records = read_records(run)
+    if not records:
+        raise DataError(f"{run} has no records of a training; name the folder that ptr train wrote")
+    weights = _mean_weights(run / EPISODES_FILE)
+    return {
+        "name": run.name,
+        "curves": _curves(records),
+        "weights": weights,
+        "agreement": _agreement(weights, scores),
+    }
+
+
+def _curves(records: list[dict[str, Any]]) -> dict[str, dict[str, list[float | None]]]:
+    """Every number that was recorded more than once, under the part of its name before the slash."""
+    names = sorted({name for record in records for name, value in record.items() if isinstance(value, int | float)})
+    groups: dict[str, dict[str, list[float | None]]] = {}
+    for name in names:
+        values = np.array([float(record.get(name, np.nan)) for record in records], dtype=np.float32)
+        if name == "step" or np.isfinite(values).sum() < 2:
+            continue
+        group, _, _ = name.partition("/")
+        groups.setdefault(group, {})[name] = numbers(thin(values))
+    return groups
+
+
+def _mean_weights(file: Path) -> dict[int, float]:
+    if not file.is_file():
+        return {}
+    rows = read_parquet(file, ["episode_index", "mean_weight"]).to_pylist()
+    return {int(row["episode_index"]): float(row["mean_weight"]) for row in rows if row["mean_weight"] is not None}
+
+
+def _agreement(weights: Mapping[int, float], scores: Scores) -> str:
+    shared = [number for number in weights if number in scores.rows]
+    if len(shared) < 3:
+        return "The run kept no weights of these episodes to compare."
+    own = np.array([weights[number] for number in shared])
+    audit = np.array([scores.row(number).score for number in shared])
+    if np.ptp(own) == 0 or np.ptp(audit) == 0:
+        return "Every episode had the same weight or the same score: there is nothing to compare."
+    correlation = float(np.corrcoef(_ranks(own), _ranks(audit))[0, 1])
+    return f"Spearman correlation of training weights and scores over {len(shared)} episodes: {correlation:+.2f}."
+
+
+def _ranks(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Ranks, ties sharing their mean."""
+    order = np.sort(values)
+    return (np.searchsorted(order, values, "left") + np.searchsorted(order, values, "right")) / 2

@@ -1,0 +1,37 @@
+"""A person's word over the tool's: the small JSON file that the report saves, read with care."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ptr_robot.errors import DataError
+
+FORMAT = 1
+MARKS = ("keep", "drop")
+
+
+def read_verdicts(file: Path, known: Mapping[int, Any]) -> dict[int, str]:
+    """``{"format": 1, "verdicts": {"12": "drop"}}`` as marks by episode index, each of an episode that is ``known``."""
+    try:
+        entries = json.loads(file.read_text())
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{file}: not a readable JSON file ({error}); save the marks again from the report") from error
+    if (
+        not isinstance(entries, dict)
+        or entries.get("format") != FORMAT
+        or not isinstance(entries.get("verdicts"), dict)
+    ):
+        raise DataError(
+            f'{file} is no file of marks; it looks like {{"format": {FORMAT}, "verdicts": {{"12": "drop"}}}}'
+        )
+    marks = {}
+    for name, mark in entries["verdicts"].items():
+        if mark not in MARKS:
+            raise DataError(f"{file}: episode {name} is marked {mark!r}; a mark is one of: {', '.join(MARKS)}")
+        if not (name.isascii() and name.isdecimal()) or int(name) not in known:
+            raise DataError(f"{file} marks episode {name!r}, which the dataset does not have; is it another's file?")
+        marks[int(name)] = str(mark)
+    return marks

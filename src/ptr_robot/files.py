@@ -1,19 +1,24 @@
-"""Files that can be made again: where they live, what they are named after, and how they appear whole."""
+"""Files: where they may lie, what they are named after, and how they appear whole."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import glob
 import hashlib
 import json
 import os
+import re
+import shutil
+import tempfile
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from ptr_robot.errors import DataError
 
 _unfinished: set[Path] = set()  # what this process is writing
+_LONGEST_NAME = 255  # bytes that a file system takes
 
 
 def default_cache_dir() -> Path:
@@ -32,6 +37,45 @@ def file_identity(path: Path) -> tuple[str, int, int]:
     return str(path.resolve()), status.st_size, status.st_mtime_ns
 
 
+def path_inside(root: Path, name: str) -> Path:
+    """Where ``name``, which a dataset or a checkpoint gives, lies below ``root``: nothing leads out of it."""
+    parts = PurePosixPath(name).parts
+    if not parts or name.startswith("/") or ".." in parts or "\0" in name:
+        raise DataError(f"{root}: {name[:200]!r} is not the name of a file inside this folder")
+    if any(len(os.fsencode(part)) > _LONGEST_NAME for part in parts):
+        raise DataError(f"{root}: {name[:60]!r}... is too long for the name of a file")
+    return root.joinpath(*parts)
+
+
+def plain_name(text: str) -> str:
+    """``text`` as the name of one file: itself if that is plain, otherwise its letters and a fingerprint."""
+    plain = re.sub(r"[^\w.-]", "_", text, flags=re.ASCII).lstrip(".")[:100]
+    return text if plain == text and text else f"{plain}-{fingerprint(text)[:8]}"
+
+
+def refuse_links_outside(root: Path) -> None:
+    """Raise if a symbolic link below ``root`` leads out of it: its target is no part of what was received.
+
+    Links of the hub's own cache, which keeps the files of ``snapshots/COMMIT`` in ``blobs``, are part of it.
+    """
+    inside = [root.resolve()]
+    if inside[0].parent.name == "snapshots":
+        inside.append(inside[0].parent.parent / "blobs")
+    for folder, folders, files in os.walk(root):
+        for path in (Path(folder, name) for name in (*folders, *files)):
+            if path.is_symlink() and not any(_real(path).is_relative_to(place) for place in inside):
+                raise DataError(f"{path}: a link that leads out of {root}; put the file itself in its place")
+
+
+def _real(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError) as error:  # a loop
+        raise DataError(
+            f"{path}: a link that cannot be followed ({error}); put the file itself in its place"
+        ) from error
+
+
 @contextlib.contextmanager
 def only_one_process(path: Path, wait: bool = True) -> Iterator[bool]:
     """Let one process at a time make ``path``; the kernel frees the lock if the process dies.
@@ -40,14 +84,15 @@ def only_one_process(path: Path, wait: bool = True) -> Iterator[bool]:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = path.with_name(path.name + ".lock").open("w")
+        # Neither what a link in its place points at, nor what the file holds, is changed.
+        descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     except OSError as error:
-        raise _cannot_write(path, error) from error
-    with lock:
+        raise cannot_write(path, error) from error
+    with os.fdopen(descriptor, "r+b") as lock:
         yield _lock(lock, wait)
 
 
-def _lock(file: IO[str], wait: bool) -> bool:
+def _lock(file: IO[bytes], wait: bool) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -66,17 +111,62 @@ def whole_file(path: Path, sync: bool = True) -> Iterator[IO[bytes]]:
     _unfinished.add(partial)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("wb") as file:
+        partial.unlink(missing_ok=True)  # what a killed process left, or a link
+        with partial.open("xb") as file:
             yield file
             if sync:
                 file.flush()
                 os.fsync(file.fileno())
         partial.replace(path)
     except OSError as error:
-        raise _cannot_write(path, error) from error
+        raise cannot_write(path, error) from error
     finally:
         _unfinished.discard(partial)
         _remove(partial)
+
+
+@contextlib.contextmanager
+def workspace_beside(output: Path) -> Iterator[Path]:
+    """A folder for what is to become ``output``, on the same disk; removed at the end with what is left in it.
+
+    A lock on the folder itself says that its process lives. What killed ones left is removed first.
+    """
+    prefix = f".{output.name}.partial-"
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        for path in output.parent.glob(f"{glob.escape(prefix)}*"):
+            _remove_abandoned(path)
+        folder, lock = _locked_folder(output.parent, prefix)
+    except OSError as error:
+        raise cannot_write(output, error) from error
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def _locked_folder(parent: Path, prefix: str) -> tuple[Path, int]:
+    """A new folder and the descriptor that holds its lock; made again if another process took it for abandoned."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        with contextlib.suppress(FileNotFoundError):
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if folder.is_dir():
+                return folder, lock
+            os.close(lock)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove a workspace whose process is gone."""
+    with contextlib.suppress(OSError):
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            os.close(lock)
 
 
 def forget_unfinished_files() -> None:
@@ -96,7 +186,8 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _cannot_write(path: Path, error: OSError) -> DataError:
+def cannot_write(path: Path, error: OSError) -> DataError:
+    """The error of a file that the disk refused."""
     return DataError(
         f"{path}: cannot be written ({error.strerror}); nothing was left behind. "
         "Free some space there, or name another place: cache_dir for frames, output_dir for results"

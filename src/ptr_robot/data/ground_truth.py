@@ -11,6 +11,7 @@ from typing import Any
 
 from ptr_robot.data.lerobot.metadata import read_episodes, read_info
 from ptr_robot.errors import DataError
+from ptr_robot.files import whole_file
 
 GROUND_TRUTH_FILE = "meta/ptr_ground_truth.jsonl"
 _FIELD_TYPES: dict[str, tuple[type, ...]] = {
@@ -53,10 +54,8 @@ class EpisodeTruth:
 def write_ground_truth(root: Path, truths: Sequence[EpisodeTruth]) -> Path:
     """Write one line an episode into the dataset at ``root``, whole or not at all."""
     path = root / GROUND_TRUTH_FILE
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text("".join(json.dumps(asdict(truth)) + "\n" for truth in truths))
-    partial.replace(path)
+    with whole_file(path) as file:
+        file.write("".join(json.dumps(asdict(truth)) + "\n" for truth in truths).encode())
     return path
 
 
@@ -69,7 +68,7 @@ def read_ground_truth(root: Path) -> dict[int, EpisodeTruth] | None:
     for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         try:
             truth = _read_truth(json.loads(line))
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise DataError(f"{path}, line {number}: not a ground-truth record ({error}); mend the line") from error
         if truth.episode_index in truths:
             raise DataError(f"{path}, line {number}: names episode {truth.episode_index} again; keep one line of it")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ptr_robot.data.lerobot.contents import DatasetIndex, EpisodeRecord
 from ptr_robot.data.lerobot.frames import decode_episode, resize_frame
-from ptr_robot.files import file_identity, fingerprint, only_one_process, whole_file
+from ptr_robot.files import file_identity, fingerprint, only_one_process, path_inside, plain_name, whole_file
 
 FORMAT = 1  # raised whenever decoding or resizing changes what a frame looks like
 
@@ -68,8 +68,8 @@ class FrameCache:
         source = episode.table if span is None else span.path
         start: Any = episode.first_row if span is None else span.from_timestamp
         made_from = (FORMAT, file_identity(source), start, episode.length, self.index.fps, self.size, self.mode)
-        dataset = f"{self.index.root.name}-{fingerprint(str(self.index.root.resolve()))[:8]}"
-        folder = self.folder / "frames" / dataset / key / f"{self.size}-{self.mode}"
+        dataset = f"{plain_name(self.index.root.name)}-{fingerprint(str(self.index.root.resolve()))[:8]}"
+        folder = path_inside(self.folder / "frames" / dataset, plain_name(key)) / f"{self.size}-{self.mode}"
         return folder / f"episode_{episode.episode_index:06d}-{fingerprint(*made_from)}.npy"
 
     def _fill(self, episode: EpisodeRecord, key: str, path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -15,9 +16,13 @@ from ptr_robot.data.lerobot.contents import DatasetIndex
 from ptr_robot.data.lerobot.feature_statistics import RunningStatistics, episode_vectors
 from ptr_robot.data.lerobot.tables import iterate_episodes
 from ptr_robot.data.robots.normalisers import VectorStatistics
-from ptr_robot.files import file_identity, fingerprint, only_one_process, whole_file
+from ptr_robot.errors import DataError
+from ptr_robot.files import file_identity, fingerprint, only_one_process, path_inside, plain_name, whole_file
+from ptr_robot.text_files import read_json_object
 
-FORMAT = 1
+FORMAT = 2
+SUMMARY_FILE = "statistics.json"  # written last: it says that the rest is whole, and what it adds up to
+ARRAYS = ("states", "actions", "tasks")
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,7 @@ class TableCache:
 
     def statistics(self, name: str) -> VectorStatistics:
         """Of "states" or "actions"."""
-        record = json.loads((self.folder / "statistics.json").read_text())
+        record = read_json_object(self.folder / SUMMARY_FILE, "remove the folder, and it is made again")
         return VectorStatistics.from_dict(record[name])
 
     def _map(self, name: str) -> NDArray[Any]:
@@ -59,19 +64,36 @@ def _map_array(path: Path) -> NDArray[Any]:
 
 
 def open_tables(index: DatasetIndex, state_key: str, action_key: str, cache_dir: Path) -> TableCache:
-    """The arrays of a source, made in one pass over its table files unless they are there already."""
+    """The arrays of a source, made in one pass over its table files unless they are there already, undamaged."""
     files = dict.fromkeys(episode.table for episode in index.episodes)
     episodes = [(episode.episode_index, episode.first_row, episode.length) for episode in index.episodes]
     name = fingerprint(FORMAT, [file_identity(file) for file in files], episodes, state_key, action_key)
-    folder = cache_dir / "tables" / f"{index.root.name}-{name}"
-    finished = folder / "statistics.json"  # written last: it says that the rest is whole
-    if not finished.is_file():
+    folder = path_inside(cache_dir / "tables", f"{plain_name(index.root.name)}-{name}")
+    if not _is_undamaged(folder):
         with only_one_process(folder):
-            if not finished.is_file():
+            if not _is_undamaged(folder):
                 _fill(index, state_key, action_key, folder)
     starts = np.cumsum([0, *(episode.length for episode in index.episodes)])
     first_frame = {e.episode_index: int(start) for e, start in zip(index.episodes, starts, strict=False)}
     return TableCache(folder, first_frame)
+
+
+def _is_undamaged(folder: Path) -> bool:
+    """Whether the arrays are those that the summary was written for; what is damaged is made again."""
+    try:
+        summary = read_json_object(folder / SUMMARY_FILE, "")
+        return all(_checksum(folder / f"{name}.npy") == summary["checksums"][name] for name in ARRAYS)
+    except (DataError, OSError, KeyError, TypeError):
+        return False
+
+
+def _checksum(path: Path) -> int:
+    """Against disks and accidents; nobody else writes in the cache."""
+    value = 0
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            value = zlib.crc32(block, value)
+    return value
 
 
 def _fill(index: DatasetIndex, state_key: str, action_key: str, folder: Path) -> None:
@@ -92,8 +114,11 @@ def _fill(index: DatasetIndex, state_key: str, action_key: str, folder: Path) ->
                 running[name].add(frames)
                 files[name].write(np.ascontiguousarray(frames, dtype="<f4").tobytes())
             tasks.write(columns["task_index"].astype("<i8").tobytes())
-    with whole_file(folder / "statistics.json") as file:
-        file.write(json.dumps({name: part.result().to_dict() for name, part in running.items()}).encode())
+    _map_array.cache_clear()  # a mapping of what was replaced would go on showing it
+    summary: dict[str, Any] = {name: part.result().to_dict() for name, part in running.items()}
+    summary["checksums"] = {name: _checksum(folder / f"{name}.npy") for name in ARRAYS}
+    with whole_file(folder / SUMMARY_FILE) as file:
+        file.write(json.dumps(summary).encode())
 
 
 def _write_header(file: IO[bytes], dtype: str, shape: tuple[int, ...]) -> None:

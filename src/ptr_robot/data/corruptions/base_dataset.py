@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 from collections.abc import Iterator, Sequence
@@ -18,6 +17,7 @@ from ptr_robot.data.lerobot.feature_statistics import compute_statistics
 from ptr_robot.data.lerobot.index import DatasetIndex, open_index
 from ptr_robot.data.lerobot.metadata import read_info, read_json_lines, read_tasks
 from ptr_robot.errors import ConfigError, DataError, did_you_mean, require
+from ptr_robot.text_files import read_json
 
 RECIPE_FILE = "meta/ptr_corruption.json"
 CONVERTED = "converted"
@@ -67,7 +67,10 @@ def read_stats(root: Path) -> dict[str, dict[str, np.ndarray]]:
     lerobot = require("lerobot.datasets.utils", "lerobot")
     try:
         stats: dict[str, dict[str, np.ndarray]] = lerobot.load_stats(root) or {}
-    except (ValueError, TypeError, AttributeError) as error:
+        for feature, values in stats.items():
+            if not isinstance(values, dict) or not all(array.dtype.kind in "biuf" for array in values.values()):
+                raise TypeError(f"{feature[:200]!r} has no numbers under min, max, mean and std")
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         path = root / "meta" / "stats.json"
         raise DataError(f"{path}: not the statistics of a dataset ({error}); fetch the dataset again") from error
     return stats
@@ -76,10 +79,7 @@ def read_stats(root: Path) -> dict[str, dict[str, np.ndarray]]:
 def read_recipe(root: Path) -> list[dict[str, Any]]:
     """The corruptions that a dataset went through already, the first one first."""
     path = root / RECIPE_FILE
-    try:
-        steps = json.loads(path.read_text()) if path.is_file() else []
-    except ValueError as error:
-        raise DataError(f"{path}: not valid JSON ({error}); fetch the dataset again") from error
+    steps = read_json(path, "fetch the dataset again") if path.is_file() else []
     if not isinstance(steps, list):
         raise DataError(f"{path}: holds a {type(steps).__name__}, not a list of corruptions; fetch the dataset again")
     return steps

@@ -17,7 +17,7 @@ from ptr_robot.data.corruptions.base_dataset import SourceDataset
 from ptr_robot.data.corruptions.edited_rows import EditContext, edit_rows
 from ptr_robot.data.corruptions.plan import EpisodeEdit, PlannedEpisode
 from ptr_robot.data.lerobot.contents import DatasetIndex, EpisodeRecord, VideoSpan
-from ptr_robot.data.lerobot.metadata import read_features, read_parquet
+from ptr_robot.data.lerobot.metadata import read_features, read_parquet, video_file
 from ptr_robot.data.lerobot.tables import read_column
 from ptr_robot.errors import DataError
 
@@ -158,7 +158,7 @@ def _update_stats(row: dict[str, Any], episode: _EpisodeRows, edited: pa.Table, 
 def _as_record(row: dict[str, Any], episode: _EpisodeRows, source: SourceDataset) -> EpisodeRecord:
     """The edited episode as the decoder knows it; its pictures are still where the source has them."""
     videos = {
-        key: VideoSpan(source.root / video_path(source, row, key), row[f"videos/{key}/from_timestamp"])
+        key: VideoSpan(video_file(source.root, source.info, row, key), row[f"videos/{key}/from_timestamp"])
         for key in source.keys_of("video")
     }
     return EpisodeRecord(
@@ -170,10 +170,3 @@ def _as_record(row: dict[str, Any], episode: _EpisodeRows, source: SourceDataset
         first_row=episode.first_row,
         videos=videos,
     )
-
-
-def video_path(source: SourceDataset, row: dict[str, Any], key: str) -> str:
-    """Where the video of an episode lies, relative to the dataset."""
-    chunk, file = row[f"videos/{key}/chunk_index"], row[f"videos/{key}/file_index"]
-    path: str = source.info["video_path"].format(video_key=key, chunk_index=chunk, file_index=file)
-    return path

@@ -32,6 +32,8 @@ def write_episode_stats(row: dict[str, Any], stats: EpisodeStats) -> None:
         if column.startswith("stats/"):
             feature, statistic = column.removeprefix("stats/").rsplit("/", 1)
             if feature in stats:
+                if statistic not in stats[feature]:
+                    raise DataError(f"meta/episodes has the column {column[:200]!r}, which LeRobot does not write")
                 row[column] = stats[feature][statistic].tolist()
 
 
@@ -66,7 +68,13 @@ def dataset_stats(previous: EpisodeStats, episodes: Sequence[EpisodeStats], chan
     """``previous`` with the ``changed`` features aggregated anew; the others stay bit for bit."""
     compute_stats = require("lerobot.datasets.compute_stats", "lerobot")
     parts = [{key: stats[key] for key in changed if key in stats} for stats in episodes]
-    aggregated: EpisodeStats = compute_stats.aggregate_stats(parts)
+    try:
+        aggregated: EpisodeStats = compute_stats.aggregate_stats(parts)
+    except (ValueError, KeyError, TypeError) as error:
+        reason = " ".join(str(error).split())
+        raise DataError(
+            f"meta/episodes holds statistics of other shapes than the data ({reason}); fetch the dataset again"
+        ) from error
     return {**previous, **aggregated}
 
 

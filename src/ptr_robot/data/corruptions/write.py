@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import json
 import os
 import shutil
-import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +30,6 @@ from ptr_robot.data.corruptions.base_dataset import (
 from ptr_robot.data.corruptions.edited_episodes import (
     EpisodeTable,
     Progress,
-    video_path,
     write_data,
 )
 from ptr_robot.data.corruptions.edited_rows import EditContext
@@ -39,7 +38,9 @@ from ptr_robot.data.corruptions.plan import plan_edits
 from ptr_robot.data.corruptions.truth import episode_truth
 from ptr_robot.data.ground_truth import GROUND_TRUTH_FILE, EpisodeTruth, read_ground_truth, write_ground_truth
 from ptr_robot.data.lerobot.contents import DatasetIndex
+from ptr_robot.data.lerobot.metadata import video_file
 from ptr_robot.errors import ConfigError, DataError, require
+from ptr_robot.files import workspace_beside
 
 
 @dataclass(frozen=True)
@@ -77,14 +78,21 @@ def corrupt_dataset(
     adds_noise = any(isinstance(corruption, ActionNoise) for corruption in corruptions)
     index = check_source(source, vector_keys=[action_key] if adds_noise else [])
     deviations = measure_actions(index, action_key) if adds_noise else np.zeros(0)
-    workspace = _make_workspace(output)
-    try:
+    with workspace_beside(output) as workspace, _named_for_the_user(source, output, workspace):
         dataset = open_source(source, workspace)
         partial = workspace / "dataset"
         partial.mkdir()
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused with the statistics
             result = _write(dataset, index, partial, corruptions, seed, action_key, deviations, link_videos, on_episode)
         partial.rename(output)
+    return dataclasses.replace(result, root=output)
+
+
+@contextlib.contextmanager
+def _named_for_the_user(source: Path, output: Path, workspace: Path) -> Iterator[None]:
+    """Complaints about the workspace, as ones about the source that was converted in it, or about the output."""
+    try:
+        yield
     except DataError as error:
         converted = f"{workspace / CONVERTED}/"
         if converted not in str(error):
@@ -96,9 +104,6 @@ def corrupt_dataset(
             raise DataError(f"{output} was made by another process meanwhile; choose another --output_dir") from error
         reason = error.strerror or str(error)
         raise DataError(f"{output}: cannot be written ({reason}); nothing was left behind") from error
-    finally:
-        shutil.rmtree(workspace, ignore_errors=True)
-    return dataclasses.replace(result, root=output)
 
 
 def _check_folders(source: Path, output: Path) -> None:
@@ -108,14 +113,6 @@ def _check_folders(source: Path, output: Path) -> None:
         raise ConfigError(f"{output} exists already; choose another --output_dir or remove it")
     if output.resolve().is_relative_to(source.resolve()):
         raise ConfigError(f"{output} lies inside the dataset {source}; choose an --output_dir outside of it")
-
-
-def _make_workspace(output: Path) -> Path:
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix=f".{output.name}.partial-", dir=output.parent))
-    except OSError as error:
-        raise DataError(f"{output}: cannot be written ({error.strerror})") from error
 
 
 def _write(
@@ -149,10 +146,11 @@ def _write(
 def _copy_videos(dataset: SourceDataset, root: Path, episodes: EpisodeTable, link: bool) -> None:
     for row in episodes.by_index.values():
         for key in dataset.keys_of("video"):
-            relative = video_path(dataset, row, key)
-            if not (root / relative).exists():
-                (root / relative).parent.mkdir(parents=True, exist_ok=True)
-                (os.link if link else shutil.copyfile)(dataset.root / relative, root / relative)
+            source = video_file(dataset.root, dataset.info, row, key)
+            target = video_file(root, dataset.info, row, key)
+            if not target.exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                (os.link if link else shutil.copyfile)(source, target)
 
 
 def _copy_other_files(dataset: SourceDataset, original: Path, root: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ptr_robot.errors import ConfigError, DataError, require
 from ptr_robot.files import only_one_process, whole_file
+from ptr_robot.text_files import read_json_object
 
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 # Written when a fetch starts and again when it ends; huggingface_hub, too, keeps its notes under .cache.
@@ -55,7 +56,9 @@ def _is_fetched(folder: Path, revision: str | None) -> bool:
                 "leave the revision out or set root to another folder"
             )
         return True
-    fetched = json.loads(record.read_text())
+    fetched = read_json_object(record, "remove the folder, and it is fetched again")
+    if not {"revision", "is_complete"} <= fetched.keys():
+        raise DataError(f"{record}: fields are missing; remove the folder, and it is fetched again")
     if fetched["revision"] != revision:
         raise ConfigError(
             f"{folder}: holds the revision {fetched['revision'] or 'main'!r}, and {revision or 'main'!r} is asked for; "

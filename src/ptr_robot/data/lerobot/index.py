@@ -18,6 +18,7 @@ from ptr_robot.data.lerobot.metadata import read_episodes, read_features, read_i
 from ptr_robot.data.lerobot.rows import locate_rows, read_instructions
 from ptr_robot.data.lerobot.usability import find_problems
 from ptr_robot.errors import DataError
+from ptr_robot.files import refuse_links_outside
 
 __all__ = ["DatasetIndex", "EpisodeProblem", "EpisodeRecord", "Feature", "VideoSpan", "find_folder", "open_index"]
 
@@ -40,6 +41,7 @@ def open_index(
     values of ``vector_keys`` are looked at.
     """
     folder = find_folder(dataset, root, revision)
+    refuse_links_outside(folder)
     info = read_info(folder)
     records = read_episodes(folder, info)
     index = DatasetIndex(

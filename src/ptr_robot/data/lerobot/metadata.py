@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
@@ -11,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from ptr_robot.data.lerobot.contents import EpisodeRecord, Feature, VideoSpan
+from ptr_robot.data.lerobot.templates import place_file
 from ptr_robot.errors import DataError, require
+from ptr_robot.text_files import read_json_object, read_json_objects
 
 SUPPORTED_VERSIONS = ("v2.1", "v3.0")
+_MOST_VALUES = 2**31  # in one frame of one feature
 
 
 def read_info(root: Path) -> dict[str, Any]:
@@ -21,12 +23,7 @@ def read_info(root: Path) -> dict[str, Any]:
     path = root / "meta" / "info.json"
     if not path.is_file():
         raise DataError(f"{path}: no such file; a LeRobot dataset has one (is this its own folder?)")
-    try:
-        info: Any = json.loads(path.read_text())
-    except ValueError as error:
-        raise DataError(f"{path}: not valid JSON ({error}); fetch the dataset again") from error
-    if not isinstance(info, dict):
-        raise DataError(f"{path}: holds a {type(info).__name__}, not the fields of a dataset; fetch the dataset again")
+    info = read_json_object(path, "fetch the dataset again")
     version = info.get("codebase_version")
     if version not in SUPPORTED_VERSIONS:
         supported = " and ".join(SUPPORTED_VERSIONS)
@@ -41,7 +38,9 @@ def read_info(root: Path) -> dict[str, Any]:
     if not isinstance(robot_type, str | None):
         raise DataError(f"{path}: robot_type is {robot_type!r}; it must be a name or null")
     with _well_formed(path):
-        read_features(info)
+        for key, feature in read_features(info).items():
+            if not 0 < feature.size <= _MOST_VALUES:
+                raise DataError(f"{path}: the feature {key[:200]!r} has the shape {feature.shape}; fetch it again")
     return info
 
 
@@ -54,7 +53,7 @@ def _well_formed(path: Path) -> Iterator[None]:
         raise
     except KeyError as error:
         raise DataError(f"{path}: the field {error} is missing; fetch the dataset again") from error
-    except (TypeError, AttributeError, ValueError) as error:
+    except (TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
         raise DataError(f"{path}: a field is not of the type LeRobot writes ({error}); fetch it again") from error
 
 
@@ -115,8 +114,10 @@ def _episodes_v21(root: Path, info: Mapping[str, Any], cameras: list[str]) -> li
         for line in sorted(read_json_lines(path), key=lambda line: int(line["episode_index"])):
             number, length = int(line["episode_index"]), int(line["length"])
             place = {"episode_chunk": number // int(info.get("chunks_size", 1000)), "episode_index": number}
-            videos = {key: VideoSpan(_place_file(root, info, "video_path", video_key=key, **place)) for key in cameras}
-            table = _place_file(root, info, "data_path", **place)
+            videos = {
+                key: VideoSpan(place_file(root, info, "video_path", {"video_key": key, **place})) for key in cameras
+            }
+            table = place_file(root, info, "data_path", place)
             records.append(EpisodeRecord(number, length, _instructions(line), first_index, table, 0, videos))
             first_index += length
     return records
@@ -141,7 +142,7 @@ def _episode_v30(root: Path, info: Mapping[str, Any], row: Mapping[str, Any], ca
         length=int(row["length"]),
         tasks=_instructions(row),
         first_index=int(row["dataset_from_index"]),
-        table=_place_file(root, info, "data_path", **_place(row, "data")),
+        table=place_file(root, info, "data_path", _place(row, "data")),
         first_row=0,
         videos={key: _span_v30(root, info, row, key) for key in cameras},
     )
@@ -151,18 +152,6 @@ def _instructions(row: Mapping[str, Any]) -> tuple[str, ...]:
     if not isinstance(row["tasks"], list):
         raise TypeError(f"tasks is {row['tasks']!r}, not a list")
     return tuple(map(str, row["tasks"]))
-
-
-def _place_file(root: Path, info: Mapping[str, Any], field: str, **place: Any) -> Path:
-    """A file where the template ``field`` of ``meta/info.json`` puts it."""
-    template, where = info.get(field), root / "meta" / "info.json"
-    if not isinstance(template, str):
-        raise DataError(f"{where}: {field} is {template!r}; it must be a template with {', '.join(place)}")
-    try:
-        return root / template.format(**place)
-    except (KeyError, IndexError, ValueError) as error:
-        known = ", ".join(place)
-        raise DataError(f"{where}: {field} is {template!r}; it can use {known} and nothing else ({error})") from error
 
 
 def _episode_rows(file: Path) -> list[dict[str, Any]]:
@@ -180,10 +169,19 @@ def _place(row: Mapping[str, Any], prefix: str) -> dict[str, int]:
     return {"chunk_index": row[f"{prefix}/chunk_index"], "file_index": row[f"{prefix}/file_index"]}
 
 
+def video_file(root: Path, info: Mapping[str, Any], row: Mapping[str, Any], key: str) -> Path:
+    """The file that holds an episode's video of the camera ``key`` in a v3.0 dataset."""
+    return place_file(root, info, "video_path", {"video_key": key, **_place(row, f"videos/{key}")})
+
+
 def _span_v30(root: Path, info: Mapping[str, Any], row: Mapping[str, Any], key: str) -> VideoSpan:
-    path = _place_file(root, info, "video_path", video_key=key, **_place(row, f"videos/{key}"))
-    start, end = row[f"videos/{key}/from_timestamp"], row[f"videos/{key}/to_timestamp"]
-    return VideoSpan(path, float(start), float(end))
+    start, end = (float(row[f"videos/{key}/{side}_timestamp"]) for side in ("from", "to"))
+    if not 0 <= start <= end < math.inf:
+        raise DataError(
+            f"{root}: episode {row['episode_index']} lies from {start} to {end} s in the video of {key[:200]!r}; "
+            "fetch the dataset again"
+        )
+    return VideoSpan(video_file(root, info, row, key), start, end)
 
 
 def read_parquet(path: Path, columns: list[str] | None = None) -> Any:
@@ -205,11 +203,4 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
     """One mapping a line; only a newline ends a line, since an instruction may hold any other separator."""
     if not path.is_file():
         raise DataError(f"{path}: no such file; a v2.1 dataset has one")
-    try:
-        lines = [json.loads(line) for line in path.read_text().split("\n") if line.strip()]
-    except ValueError as error:
-        raise DataError(f"{path}: not valid JSON Lines ({error}); fetch the dataset again") from error
-    for line in lines:
-        if not isinstance(line, dict):
-            raise DataError(f"{path}: the line {line!r} is no mapping; fetch the dataset again")
-    return lines
+    return list(read_json_objects(path, "fetch the dataset again"))

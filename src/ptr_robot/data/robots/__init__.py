@@ -10,7 +10,8 @@ from typing import Any
 
 from ptr_robot.data.robots.normalisers import KINDS
 from ptr_robot.data.robots.slots import SlotEntry, SlotMap
-from ptr_robot.errors import ConfigError, did_you_mean, require
+from ptr_robot.errors import ConfigError, did_you_mean
+from ptr_robot.text_files import read_yaml
 
 FOLDER = Path(__file__).parent
 FIELDS = ("robot_types", "state", "action")
@@ -62,13 +63,9 @@ def _all_builtin() -> tuple[Robot, ...]:
 
 def read_robot(path: Path) -> Robot:
     """A robot from a YAML file; every complaint names the file."""
-    yaml = require("yaml", "lerobot")
     if not path.is_file():
         raise ConfigError(f"{path}: no such file; a robot is a YAML file (docs/add_a_robot.md)")
-    try:
-        content = yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not valid YAML ({' '.join(str(error).split())})") from error
+    content = read_yaml(path)
     try:
         return _parse(path.stem, content)
     except ConfigError as error:

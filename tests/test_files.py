@@ -1,0 +1,114 @@
+"""Names from elsewhere stay inside their folder, and files appear whole."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ptr_robot.errors import DataError
+from ptr_robot.files import (
+    only_one_process,
+    path_inside,
+    plain_name,
+    refuse_links_outside,
+    whole_file,
+    workspace_beside,
+)
+
+OUTSIDE = ["", ".", "/", "/etc/passwd", "//etc/passwd", "..", "../a", "a/../../b", "a/..", "a\0b", "n" * 256]
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_names_that_lead_out_are_refused(tmp_path, name):
+    with pytest.raises(DataError):
+        path_inside(tmp_path, name)
+
+
+@given(st.text(max_size=40) | st.from_regex(r"(\.\./|/|[a-z.]){0,12}", fullmatch=True))
+def test_whatever_the_name_the_path_is_below_the_root(name):
+    root = Path("/nowhere/root")
+    try:
+        path = path_inside(root, name)
+    except DataError:
+        return
+    normal = Path(os.path.normpath(path))
+    assert normal.is_relative_to(root)
+    assert normal != root
+
+
+@given(st.text(max_size=300))
+def test_a_plain_name_is_one_visible_component(text):
+    name = plain_name(text)
+    assert path_inside(Path("/root"), name).parent == Path("/root")
+    assert not name.startswith(".")
+    assert len(os.fsencode(name)) <= 255 or name == text
+
+
+def test_plain_names_differ_where_texts_do():
+    texts = ["a/b", "a_b", "a\\b", "../a_b", "", "é"]
+    assert len({plain_name(text) for text in texts}) == len(texts)
+    assert plain_name("observation.images.top") == "observation.images.top"
+
+
+def test_links_inside_are_followed_and_links_outside_are_not(tmp_path):
+    root = tmp_path / "data"
+    (root / "videos").mkdir(parents=True)
+    (root / "videos/a.mp4").write_bytes(b"a")
+    (root / "again").symlink_to("videos")
+    refuse_links_outside(root)
+    (root / "videos/b.mp4").symlink_to("/etc/hostname")
+    with pytest.raises(DataError, match=r"b\.mp4: a link that leads out"):
+        refuse_links_outside(root)
+
+
+def test_a_loop_of_links_is_one_line(tmp_path):
+    (tmp_path / "one").symlink_to("two")
+    (tmp_path / "two").symlink_to("one")
+    with pytest.raises(DataError, match="link"):
+        refuse_links_outside(tmp_path)
+
+
+def test_the_hubs_own_cache_keeps_its_files_elsewhere(tmp_path):
+    commit = tmp_path / "snapshots/0123"
+    (tmp_path / "blobs").mkdir()
+    commit.mkdir(parents=True)
+    (tmp_path / "blobs/ab").write_text("{}")
+    (commit / "info.json").symlink_to("../../blobs/ab")
+    refuse_links_outside(commit)
+    (commit / "other").symlink_to("../../refs")
+    with pytest.raises(DataError, match="leads out"):
+        refuse_links_outside(commit)
+
+
+def test_a_lock_changes_neither_a_file_nor_what_a_link_points_at(tmp_path):
+    precious = tmp_path / "precious"
+    precious.write_text("kept")
+    (tmp_path / "run.lock").symlink_to(precious)
+    with pytest.raises(DataError, match="cannot be written"), only_one_process(tmp_path / "run"):
+        pass
+    assert precious.read_text() == "kept"
+
+
+def test_a_link_in_the_place_of_a_partial_file_is_not_written_through(tmp_path):
+    precious = tmp_path / "precious"
+    precious.write_text("kept")
+    (tmp_path / "file.partial").symlink_to(precious)
+    with whole_file(tmp_path / "file") as file:
+        file.write(b"new")
+    assert precious.read_text() == "kept"
+    assert (tmp_path / "file").read_text() == "new"
+
+
+def test_workspaces_of_the_dead_are_removed_and_those_of_the_living_kept(tmp_path):
+    (tmp_path / ".out.partial-dead").mkdir()
+    (tmp_path / ".out.partial-dead/file").write_text("left")
+    with workspace_beside(tmp_path / "out") as mine:
+        assert [path.name for path in tmp_path.iterdir()] == [mine.name]
+        with workspace_beside(tmp_path / "out") as second:
+            assert mine.is_dir()
+            assert second != mine
+    assert not list(tmp_path.iterdir())

@@ -21,7 +21,9 @@ VERBS: dict[str, str] = {
     "corrupt": "write a corrupted copy of a dataset, with the ground truth of what was done",
     "demo": "collect mixed-quality demonstrations, train SFT, PTR and the clean part, and compare",
     "eval": "run a checkpoint over tasks and seeds, and report its success",
+    "export": "act on scores: LeRobot's commands, weights, a filtered copy; or a policy in another layout",
     "info": "show what is in a dataset, and what is odd about it",
+    "report": "one page on a dataset: which episodes hurt, where in them, and why",
     "study": "compare methods over data conditions and seeds, and print the tables",
     "train": "post-train a policy: PTR, plain fine-tuning, or anything between",
 }

@@ -139,7 +139,7 @@ def _convert(root: Path, workspace: Path) -> Path:
     converter = require("lerobot.datasets.v30.convert_dataset_v21_to_v30", "lerobot")
     (workspace / CONVERTED).symlink_to(root.resolve(), target_is_directory=True)
     try:
-        with _silence():
+        with silence():
             converter.convert_dataset(repo_id=CONVERTED, root=workspace, push_to_hub=False)
     except Exception as error:
         cause = _first_cause(error)
@@ -158,7 +158,7 @@ def _first_cause(error: BaseException) -> BaseException:
 
 
 @contextlib.contextmanager
-def _silence() -> Iterator[None]:
+def silence() -> Iterator[None]:
     """Keep the converter's prints, progress bars and log lines out of the terminal."""
     previous, handlers = logging.root.manager.disable, list(logging.root.handlers)
     logging.disable(logging.WARNING)

@@ -1,0 +1,48 @@
+"""What becomes of each episode once scores and a person's marks are put together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ptr_robot.audit.score_files import Scores
+from ptr_robot.audit.verdicts import read_verdicts
+from ptr_robot.errors import ConfigError
+
+FLAGGED = ("keep", "drop")
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One episode: whether it stays, with which weight and which instruction."""
+
+    episode_index: int
+    is_kept: bool
+    weight: float  # 0 where it is dropped
+    verdict: str  # keep, flag or drop: the tool's, or the person's where it was overruled
+    is_overruled: bool
+    reason: str
+    corrected_instruction: str | None
+
+
+def decide(scores: Scores, verdicts: Path | None = None, flagged: str = "keep") -> dict[int, Decision]:
+    """The person's marks over the tool's verdicts; ``flagged`` says what becomes of episodes to look at."""
+    if flagged not in FLAGGED:
+        raise ConfigError(f"flagged is {flagged!r}; it must be one of: {', '.join(FLAGGED)}")
+    marks: Mapping[int, str] = read_verdicts(verdicts, scores.rows) if verdicts is not None else {}
+    decisions = {}
+    for number, row in sorted(scores.rows.items()):
+        verdict = marks.get(number, row.verdict)
+        is_kept = verdict == "keep" or (verdict == "flag" and flagged == "keep")
+        weight = row.weight if number not in marks else 1.0
+        decisions[number] = Decision(
+            episode_index=number,
+            is_kept=is_kept,
+            weight=weight if is_kept else 0.0,
+            verdict=verdict,
+            is_overruled=number in marks and marks[number] != row.verdict,
+            reason=row.reason,
+            corrected_instruction=row.corrected_instruction,
+        )
+    return decisions

@@ -62,7 +62,8 @@ def test_the_help_of_a_verb_explains_every_flag(monkeypatch, capsys, verb):
     monkeypatch.setenv("COLUMNS", "80")
     assert exit_of(monkeypatch, verb, "--help") == 0
     text = capsys.readouterr().out
-    words = {"collect": " [OUTPUT]", "corrupt": " [SOURCE]", "info": " [DATASET]", "study": " [STUDY]"}.get(verb, "")
+    words = {"collect": " [OUTPUT]", "corrupt": " [SOURCE]", "study": " [STUDY]"}.get(verb, "")
+    words = " [DATASET]" if verb in ("export", "info", "report", "score") else words
     assert text.startswith(f"usage: ptr {verb}{words} [--flag=value ...]\n\n  ")
     text = text[text.index("\n  --config_path ") :]  # the description before it may wrap to a line like a flag's
     flags = re.findall(r"^  (--\S+)(?: \S+)*?(?: {2,}|\n {15,})(\S?)", text, re.MULTILINE)

@@ -25,7 +25,7 @@ from ptr_robot.data.corruptions import corrupt_dataset
 from ptr_robot.data.ground_truth import read_ground_truth
 from ptr_robot.data.segments.dataset import SegmentDataset
 from ptr_robot.envs.metaworld.demonstration import NOT_COMPLETED
-from ptr_robot.method.scoring.screen import CHANNELS, ScreeningConfig
+from ptr_robot.method.scoring.screen import SCREENING_CHANNELS, ScreeningConfig
 from ptr_robot.scorers import EpisodeSet, get_scorer, scorer_names
 from ptr_robot.scorers.tracks import read_tracks
 from ptr_robot.study.analysis.detection import auroc
@@ -90,7 +90,7 @@ class Table:
         self.pairs: dict[str, dict[str, list[tuple[float, int]]]] = defaultdict(lambda: defaultdict(list))
         self.mass: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
         self.instructions: list[tuple[float, float]] = []
-        self._found: dict[int, str] = {}  # instructions of the dataset judged last, by episode
+        self._found: dict[int, str] = {}  # instructions of the dataset scored last, by episode
 
     def judge(self, folder: Path, scratch: Path, title: str) -> None:
         """Ask every judge of one dataset."""
@@ -104,22 +104,22 @@ class Table:
         found_texts = [texts[task] for task in found.instructions.tolist()]
         self._found = dict(zip(found.episode_ids.tolist(), found_texts, strict=True))
         tracks = read_tracks(source, config)
-        standings = {"screening": dict(zip(found.episode_ids.tolist(), found.standings.tolist(), strict=True))}
-        for column, channel in enumerate(CHANNELS):
+        scores = {"screening": dict(zip(found.episode_ids.tolist(), found.z_scores.tolist(), strict=True))}
+        for column, channel in enumerate(SCREENING_CHANNELS):
             values = found.scores[:, column].tolist()
-            standings[f"  {channel} alone"] = dict(zip(found.episode_ids.tolist(), values, strict=True))
-        standings["its weights"] = dict(zip(found.episode_ids.tolist(), found.weights.tolist(), strict=True))
+            scores[f"  {channel} alone"] = dict(zip(found.episode_ids.tolist(), values, strict=True))
+        scores["its weights"] = dict(zip(found.episode_ids.tolist(), found.weights.tolist(), strict=True))
         for name in scorer_names():
             if name != "screening":
                 rows = get_scorer(name).score(EpisodeSet(tuple(tracks), LENGTH))
-                standings[name] = {row.episode_index: row.score for row in rows}
-        self._add(folder, title, standings, {track.episode_index: track.task for track in tracks})
+                scores[name] = {row.episode_index: row.score for row in rows}
+        self._add(folder, title, scores, {track.episode_index: track.task for track in tracks})
         kept = self.mass[title][-1]
         print(f"{title}: {len(tracks)} episodes screened in {seconds:.0f} s, {kept[0]:.2f} of them faulty, "
               f"{kept[1]:.2f} of the kept mass; {kept[2]:.2f} of the good mass is kept", flush=True)  # fmt: skip
 
     def compare_instructions(self, folder: Path, original: Path, scratch: Path) -> None:
-        """Of the dataset judged last, against the dataset before its instructions were made wrong."""
+        """Of the dataset scored last, against the dataset before its instructions were made wrong."""
         config = DataConfig(chunk_length=LENGTH, image_size=0, cache_dir=str(scratch))
         given, true = (
             {
@@ -132,19 +132,19 @@ class Table:
         after = [self._found[number] == true[number] for number in self._found]
         self.instructions.append((sum(before) / len(before), sum(after) / len(after)))
 
-    def _add(self, folder: Path, title: str, standings: dict[str, dict[int, float]], tasks: dict[int, str]) -> None:
+    def _add(self, folder: Path, title: str, scores: dict[str, dict[int, float]], tasks: dict[int, str]) -> None:
         truths = read_ground_truth(folder) or {}
         kinds = sorted({fault.kind for truth in truths.values() for fault in truth.faults} - {NOT_COMPLETED})
         for kind in kinds:
             name = kind if title == "executed" else title
-            for judge, values in standings.items():
+            for scorer, values in scores.items():
                 for task in sorted(set(tasks.values())):
                     own = [number for number in values if tasks[number] == task]
                     good = [values[number] for number in own if not truths[number].is_faulty]
                     bad = [values[n] for n in own if any(fault.kind == kind for fault in truths[n].faults)]
                     if good and bad:
-                        self.pairs[name][judge].append((auroc(bad, good), len(good) * len(bad)))
-        weights = standings["its weights"]
+                        self.pairs[name][scorer].append((auroc(bad, good), len(good) * len(bad)))
+        weights = scores["its weights"]
         faulty = torch.tensor([truths[number].is_faulty for number in weights])
         mass = torch.tensor(list(weights.values()))
         kept_good = float(mass[~faulty].mean()) if (~faulty).any() else 0.0

@@ -1,10 +1,13 @@
-"""Tests work on small tensors, where a second thread only waits."""
+"""Tests work on small tensors, where a second thread only waits; properties have no deadline on a loaded machine."""
 
 from __future__ import annotations
 
 import torch
+from hypothesis import settings
 
 from ptr_robot.train.cpu_bf16 import avoid_broken_tiles
 
+settings.register_profile("no-deadline", deadline=None)
+settings.load_profile("no-deadline")
 torch.set_num_threads(1)
 avoid_broken_tiles()  # here, and not where bfloat16 is first used: by then oneDNN has looked

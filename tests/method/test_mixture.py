@@ -13,8 +13,8 @@ from ptr_robot.method.episode_evidence import channel_weights, keep_share
 from ptr_robot.method.mixture import (
     TwoPopulations,
     fit_two_populations,
+    separate_tasks,
     task_evidence,
-    tell_apart,
     with_equal_spreads,
 )
 
@@ -64,7 +64,7 @@ def test_the_posterior_is_bayes_rule_below_the_good_level(value, drop, scale, sh
     assert math.isclose(got, expected, rel_tol=1e-6, abs_tol=1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 3), st.floats(0, 1)), min_size=1, max_size=40), st.floats(0.01, 1))
 def test_no_episode_grows_beyond_the_inverse_of_the_kept_share(rows, share):
     """q/p = w / mean(w) <= 1 / share within every task, hence KL(q‖p) <= log(1 / share)."""
@@ -126,46 +126,46 @@ def posterior_of(group) -> torch.Tensor:
     return group.populations.good_posterior(group.values.double(), group.tasks)
 
 
-def test_a_task_in_which_nothing_is_told_apart_is_let_go_and_blurs_no_other():
+def test_a_task_without_two_populations_is_excluded_from_the_fit_of_the_others():
     """Two tasks of two populations each, and one whose scores are one wide heap."""
     random = np.random.default_rng(3)
     tasks = torch.arange(120) % 3
     is_faulty = torch.tensor(random.random(120) < 0.5) & (tasks < 2)
     values = torch.tensor(random.normal(0, 0.4, 120)) - 4.0 * is_faulty
     values[tasks == 2] = torch.tensor(random.normal(0, 2.0, 40))
-    (group,) = tell_apart(values, tasks)
+    (group,) = separate_tasks(values, tasks)
     assert group.rows.tolist() == (tasks < 2).tolist()
     assert ((posterior_of(group) < 0.5) == is_faulty[group.rows]).all()
-    (alone,) = tell_apart(values[tasks < 2], tasks[tasks < 2])
+    (alone,) = separate_tasks(values[tasks < 2], tasks[tasks < 2])
     torch.testing.assert_close(group.values, alone.values)
     assert group.populations.drop == alone.populations.drop
 
 
 @pytest.mark.parametrize("num_faulty", [[24, 24, 0], [24, 24, 4], [24, 16, 6]])
-def test_tasks_of_different_shares_of_faulty_episodes_are_all_told_apart(num_faulty):
+def test_tasks_of_different_shares_of_faulty_episodes_are_all_separated(num_faulty):
     """Quartiles are near the drop where many are faulty, and near the good ones' spread where few are."""
     tasks = torch.arange(120) % 3
     is_faulty = torch.arange(120) // 3 < torch.tensor(num_faulty)[tasks]
     values = torch.tensor(np.random.default_rng(0).normal(0, 0.5, 120)) - 4.0 * is_faulty
     found = torch.zeros(120, dtype=torch.bool)
-    for group in tell_apart(values, tasks):
+    for group in separate_tasks(values, tasks):
         found[group.rows] |= posterior_of(group) < 0.5
     assert torch.equal(found, is_faulty)
 
 
-def test_tasks_that_all_speak_for_two_populations_are_fitted_as_one():
+def test_tasks_that_share_two_populations_are_fitted_together():
     values, tasks, _ = drawn(0.4, 6.0)
-    (group,), equal = tell_apart(values, tasks), with_equal_spreads(values, tasks)
+    (group,), equal = separate_tasks(values, tasks), with_equal_spreads(values, tasks)
     assert group.rows.all()
     torch.testing.assert_close(group.values, equal)
     torch.testing.assert_close(group.populations.levels, fit_two_populations(equal, tasks).levels)
 
 
-def test_where_every_task_is_one_heap_nothing_is_told_apart():
+def test_where_every_task_is_one_population_nothing_is_separated():
     for seed in range(5):
         values = torch.tensor(np.random.default_rng(seed).normal(0, 2.0, 120))
-        assert tell_apart(values, torch.arange(120) % 3) == []
-    assert tell_apart(torch.zeros(0), torch.zeros(0, dtype=torch.int64)) == []
+        assert separate_tasks(values, torch.arange(120) % 3) == []
+    assert separate_tasks(torch.zeros(0), torch.zeros(0, dtype=torch.int64)) == []
 
 
 def test_the_evidence_of_a_task_is_bic_of_two_normals_against_one():

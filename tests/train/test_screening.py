@@ -146,7 +146,7 @@ def test_the_line_names_what_is_left_out(settings, state_data, tmp_path):
             episode_ids=torch.arange(count),
             num_chunks=torch.ones(count, dtype=torch.int64),
             scores=torch.zeros(count, 3),
-            standings=torch.zeros(count),
+            z_scores=torch.zeros(count),
             weights=torch.ones(count).index_fill(0, torch.tensor(left_out), 0.0),
             instructions=torch.zeros(count, dtype=torch.int64),
             is_corrected=torch.zeros(count, dtype=torch.bool).index_fill(
@@ -252,7 +252,7 @@ def test_a_source_is_never_left_out_whole(settings, state_data, tmp_path, monkey
     def found(transitions, config, report):
         real = screen(transitions, config, report)
         standings = torch.tensor([0.0, 0, 0, 0, -3, -1, -2, -4])
-        return dataclasses.replace(real, weights=(real.episode_ids < 4).float(), standings=standings)
+        return dataclasses.replace(real, weights=(real.episode_ids < 4).float(), z_scores=standings)
 
     monkeypatch.setattr("ptr_robot.train.screening.screen", found)
     twin = shutil.copytree(state_data, tmp_path / "twin")

@@ -15,10 +15,14 @@ from ptr_robot.method.ptr.config import (
 from ptr_robot.method.ptr.diagnostics import Diagnostics, diagnose
 from ptr_robot.method.ptr.targets import EMATargetEncoder, make_targets
 from ptr_robot.method.ptr.weights import ExponentialWeightMap, WeightMap
+from ptr_robot.method.scoring.config import ScreeningConfig
+from ptr_robot.method.scoring.screen import SCREENING_CHANNELS, Screening, screen
+from ptr_robot.method.scoring.transitions import Transitions
 from ptr_robot.method.types import ChunkForward, PTROutput, Samples
 
 __all__ = [
     "PTR",
+    "SCREENING_CHANNELS",
     "BeliefConfig",
     "BeliefTokenizer",
     "ChunkForward",
@@ -31,10 +35,14 @@ __all__ = [
     "PoolConfig",
     "Samples",
     "ScorerConfig",
+    "Screening",
+    "ScreeningConfig",
     "TargetConfig",
+    "Transitions",
     "WeightConfig",
     "WeightMap",
     "WeightedAccumulation",
     "diagnose",
     "make_targets",
+    "screen",
 ]

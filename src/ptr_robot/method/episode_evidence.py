@@ -1,6 +1,6 @@
-"""What the chunks of an episode say together: pooled evidence, and the weight that it leads to.
+"""Evidence pooled over an episode's chunks, and the weight that follows from it.
 
-Faults come in runs and a chunk's score is noisy; an episode's mean over many looks at its chunks is not. Each channel's
+Faults last several chunks and a chunk's score is noisy; the mean over an episode's chunks is less so. Each channel's
 means are compared within their task by a mixture of two populations (``mixture``); an episode counts as much as its
 worst channel allows.
 """
@@ -14,7 +14,7 @@ from ptr_robot.method.mixture import TwoPopulations, fit_two_populations
 from ptr_robot.method.ptr.config import WeightConfig
 
 WINDOW = 128  # chunk scores that an episode's mean remembers
-_DOUBT = 0.1  # a posterior this far from certainty counts as certainty
+_CERTAINTY_MARGIN = 0.1  # a posterior within this of 0 or 1 counts as 0 or 1
 
 
 class EpisodeEvidence(nn.Module):
@@ -68,7 +68,7 @@ class EpisodeEvidence(nn.Module):
 
 
 def channel_weights(means: Tensor, tasks: Tensor) -> Tensor:  # (E,), (E,) -> (E,) in [0, 1]
-    """How far one channel lets each episode count: the posterior of being good, as far as two populations are there."""
+    """One channel's weights: the posterior of being good, mixed with one by the probability of a single population."""
     return population_weights(fit_two_populations(means.cpu(), tasks.cpu()), means, tasks)
 
 
@@ -77,7 +77,7 @@ def population_weights(populations: TwoPopulations | None, means: Tensor, tasks:
     if populations is None:
         return torch.ones_like(means)
     posterior = populations.good_posterior(means.cpu().double(), tasks.cpu())
-    allowed = ((posterior - _DOUBT) / (1 - 2 * _DOUBT)).clamp(0, 1)
+    allowed = ((posterior - _CERTAINTY_MARGIN) / (1 - 2 * _CERTAINTY_MARGIN)).clamp(0, 1)
     return (1 + populations.confidence * (allowed - 1)).to(means)
 
 

@@ -1,10 +1,10 @@
 """What may be identified besides the paper's transition: outcome, action and instruction, each by the same posterior.
 
-All of them ask one question, "can the recorded thing be told from mismatched ones?", of different things:
+Each identifies something recorded among mismatched ones:
 
 - ``transition``: the consequence, from the context and the recorded action. The paper's.
-- ``outcome``: the consequence, from the context alone. A fault that was executed has the consequence that its action
-  explains; that this context does not lead to it shows only where the action is withheld.
+- ``outcome``: the consequence, from the context alone. An executed fault has the consequence that its action
+  explains; that this context does not usually lead to it shows only where the action is withheld.
 - ``action``: the recorded action chunk, from the context alone.
 - ``instruction``: the instruction, from the state, the action and the consequence, none of which has read it.
 """

@@ -12,12 +12,12 @@ from torch import Tensor
 POPULATIONS_VERSION = 2
 
 _NUM_ITERATIONS = 60
-_MIN_EPISODES = 8  # fewer say nothing about two populations
+_MIN_EPISODES = 8  # with fewer, two populations are not distinguished from one
 _MIN_SHARE = 0.02
-_SURE = 0.5  # two populations of less confidence are none
+_MIN_CONFIDENCE = 0.5  # below it, one population is assumed
 _FIRST_SHARES = (0.15, 0.35, 0.6, 0.8)  # of faulty episodes, where fits begin
-_FEWEST_SPREAD = 4  # episodes of a task whose quartiles mean anything
-_SCALE_FLOOR = 0.25  # nats: smaller differences are no evidence, however alike the episodes are
+_MIN_EPISODES_FOR_SPREAD = 4  # episodes of a task from which its quartiles are estimated
+_SCALE_FLOOR = 0.25  # nats: smaller differences are no evidence, however small the spread
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class TwoPopulations:
     good_scale: float
     faulty_scale: float
     faulty_share: float
-    confidence: float  # 0 to 1: how surely there are two populations and not one, by their BIC
+    confidence: float  # 0 to 1: probability of two populations rather than one, by BIC
 
     def log_likelihoods(self, values: Tensor, tasks: Tensor) -> Tensor:  # (E,), (E,) -> (E,)
         """Of each value, whichever population it is of."""
@@ -49,7 +49,7 @@ class TwoPopulations:
 
 @dataclass(frozen=True)
 class TaskGroup:
-    """Tasks whose episodes are told apart by the same two populations."""
+    """Tasks whose episodes are separated by the same two populations."""
 
     rows: Tensor  # (E,) bool: the episodes of these tasks
     values: Tensor  # (n,) of these rows, brought to one spread
@@ -77,12 +77,12 @@ def fit_two_populations(values: Tensor, tasks: Tensor) -> TwoPopulations | None:
     return TwoPopulations(*best, confidence=1 / (1 + math.exp(-max(-50.0, min(50.0, evidence)))))
 
 
-def tell_apart(values: Tensor, tasks: Tensor) -> list[TaskGroup]:  # (E,), (E,) int64 from 0
-    """The tasks whose own episodes speak for two populations: those that share them, and any that has its own.
+def separate_tasks(values: Tensor, tasks: Tensor) -> list[TaskGroup]:  # (E,), (E,) int64 from 0
+    """The tasks whose own episodes are evidence for two populations: those that share them, and any that has its own.
 
-    Two populations are fitted to all tasks; those that one population of their own explains better are let go, and the
-    others fitted again. A task that was let go may still be told apart by itself. One in neither group is no worse in
-    what looks worst.
+    Two populations are fitted to all tasks; those that one population of their own explains better are excluded from
+    the fit, and the others fitted again. An excluded task may still be separated by a fit of its own. In a task of
+    neither group even the lowest scores are no evidence of a fault.
     """
     is_shared = torch.ones(int(tasks.max()) + 1 if len(tasks) else 0, dtype=torch.bool, device=tasks.device)
     groups = []
@@ -97,9 +97,11 @@ def tell_apart(values: Tensor, tasks: Tensor) -> list[TaskGroup]:  # (E,), (E,) 
             break
         present = torch.unique(tasks[group.rows])
         is_shared[present[evidence.argsort()[: (num_against + 1) // 2]]] = False  # without the worst, others may stay
-    let_go = (~is_shared).nonzero().flatten().tolist()
-    alone = [_fit_group(values, tasks, tasks == task) for task in let_go if (tasks == task).any()]
-    return [group for group in [*groups, *alone] if group is not None and group.populations.confidence > _SURE]
+    excluded = (~is_shared).nonzero().flatten().tolist()
+    alone = [_fit_group(values, tasks, tasks == task) for task in excluded if (tasks == task).any()]
+    return [
+        group for group in [*groups, *alone] if group is not None and group.populations.confidence > _MIN_CONFIDENCE
+    ]
 
 
 def _fit_group(values: Tensor, tasks: Tensor, rows: Tensor) -> TaskGroup | None:  # (E,) each
@@ -138,7 +140,7 @@ def with_equal_spreads(values: Tensor, tasks: Tensor) -> Tensor:  # (E,), (E,) i
     """
     num_tasks = int(tasks.max()) + 1
     lower, upper = (_task_quantiles(values, tasks, num_tasks, share) for share in (0.25, 0.75))
-    is_many = torch.bincount(tasks, minlength=num_tasks) >= _FEWEST_SPREAD
+    is_many = torch.bincount(tasks, minlength=num_tasks) >= _MIN_EPISODES_FOR_SPREAD
     spreads = (upper - lower)[is_many].clamp_min(1e-3)
     factors = torch.ones_like(lower)
     factors[is_many] = (spreads.log().mean().exp() / spreads).clamp(0.25, 4.0)

@@ -74,6 +74,6 @@ class PTROutput:
     log_posteriors: Tensor  # (N,) float32; zero where a sample has no target
     margins: Tensor  # (N,) float32 matched logit minus best mismatched one; zero where there is none
     candidate_counts: Tensor  # (N,) int64 |Y_t|; 1 where a sample has no target
-    is_scored: Tensor  # (N,) bool: it has a target, and with folds a head that has learnt something
+    is_scored: Tensor  # (N,) bool: it has a target, and with folds a head that has been trained
     token_entropy: Tensor  # () H_tok
     token_overlap: Tensor  # () D_tok

@@ -41,7 +41,7 @@ class ScreeningScorer(EpisodeScorer):
                 rows.append(EpisodeScore(track.episode_index, track.task, float("nan")))
                 continue
             corrected = names[int(found.instructions[row])] if found.is_corrected[row] else None
-            score, weight = float(found.standings[row]), float(found.weights[row])
+            score, weight = float(found.z_scores[row]), float(found.weights[row])
             rows.append(EpisodeScore(track.episode_index, track.task, score, weight, corrected))
         return rows
 

@@ -35,7 +35,7 @@ class EpisodeLedger:
         self._corrected: dict[int, str] = {}
         if screening is not None:
             self._corrected = corrected_instructions(dataset, screening)
-            columns = (screening.num_chunks, screening.standings, screening.weights)
+            columns = (screening.num_chunks, screening.z_scores, screening.weights)
             rows = zip(*(column.tolist() for column in columns), strict=True)
             self._screened = dict(zip(screening.episode_ids.tolist(), rows, strict=True))
         # Columns: samples, scored samples, Σ score, Σ weight.

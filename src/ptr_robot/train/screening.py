@@ -17,7 +17,7 @@ from ptr_robot.data.segments.dataset import SegmentDataset
 from ptr_robot.data.segments.loader import read_blocks
 from ptr_robot.errors import ConfigError, DataError, PTRError, require
 from ptr_robot.method.ptr.targets import EMATargetEncoder
-from ptr_robot.method.scoring.screen import LEAST_WEIGHT, Report, Screening, ScreeningConfig, Transitions, screen
+from ptr_robot.method.scoring.screen import MIN_KEPT_WEIGHT, Report, Screening, ScreeningConfig, Transitions, screen
 from ptr_robot.train.samples import SampleFacts, encode_frames, take_frames
 from ptr_robot.train.step_progress import ScreeningProgress
 from ptr_robot.train.tensor_files import read_tensors, save_tensors
@@ -112,8 +112,8 @@ def _keep_of_each_source(found: Screening, dataset: SegmentDataset, share: float
     for first, end in itertools.pairwise([*dataset.first_episodes, dataset.num_episodes]):
         rows = ((found.episode_ids >= first) & (found.episode_ids < end)).nonzero().squeeze(1)
         if len(rows) and not weights[rows].any():
-            best = rows[found.standings[rows].argsort(descending=True, stable=True)]
-            weights[best[: math.ceil(share * len(rows))]] = LEAST_WEIGHT
+            best = rows[found.z_scores[rows].argsort(descending=True, stable=True)]
+            weights[best[: math.ceil(share * len(rows))]] = MIN_KEPT_WEIGHT
     return replace(found, weights=weights)
 
 

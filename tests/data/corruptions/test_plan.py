@@ -22,7 +22,7 @@ def planned(pairs):
     return [PlannedEpisode(index, length, (task,)) for index, (length, task) in enumerate(pairs)]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(episode_lists, st.integers(0, 2**32), st.floats(0.2, 1.0))
 def test_truncation_hits_the_stated_number_and_keeps_lengths_in_range(pairs, seed, fraction):
     episodes = planned(pairs)
@@ -33,7 +33,7 @@ def test_truncation_hits_the_stated_number_and_keeps_lengths_in_range(pairs, see
         assert 4 * pairs[index][0] <= 10 * kept <= 7 * pairs[index][0]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(episode_lists, st.integers(0, 2**32))
 def test_label_noise_never_gives_an_episode_its_own_instruction(pairs, seed):
     episodes = planned([*pairs, (10, INSTRUCTIONS[0]), (10, INSTRUCTIONS[1])])
@@ -43,7 +43,7 @@ def test_label_noise_never_gives_an_episode_its_own_instruction(pairs, seed):
         assert edits[episode.index].instruction in used - set(episode.instructions)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(episode_lists, st.integers(0, 2**32))
 def test_combined_is_the_three_kinds_drawn_apart(pairs, seed):
     episodes = planned([*pairs, (10, INSTRUCTIONS[0]), (10, INSTRUCTIONS[1])])

@@ -38,7 +38,7 @@ def drawn_ids(pool, mask_row):
     return sorted(pool.queue.sample_ids[mask_row].tolist())
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.lists(st.integers(0, 99), min_size=0, max_size=12), min_size=1, max_size=6))
 def test_the_queue_holds_the_latest_valid_targets(batches):
     pool = make_pool(size=8)

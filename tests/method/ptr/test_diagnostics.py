@@ -20,7 +20,7 @@ def mean_and_deviation(values: list[float]) -> tuple[float, float]:
     return mean, math.sqrt(sum((value - mean) ** 2 for value in values) / len(values))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 500), st.integers(1, 30))
 def test_numbers_against_plain_loops_and_their_bounds(seed, count):
     ptr = make_ptr()
@@ -45,7 +45,7 @@ def test_numbers_against_plain_loops_and_their_bounds(seed, count):
     assert sum(numbers.score_histogram.counts) == int(output.is_scored.sum())
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 500), st.integers(1, 30))
 def test_means_deviations_and_ratios_against_plain_loops(seed, count):
     ptr = make_ptr()
@@ -110,7 +110,7 @@ def test_a_step_in_which_nothing_counts_gives_nan_not_an_error():
         assert float(output.action_loss) == 0
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(st.just(0.0) | st.floats(0.01, 3), min_size=6, max_size=6).filter(any))
 def test_the_users_own_factors_widen_the_bounds(factors):
     ptr = make_ptr()

@@ -184,3 +184,16 @@ def test_half_way_through_a_tower_of_equal_stages_is_half_of_its_blocks():
     timm = pytest.importorskip("timm")
     assert EMATargetEncoder(timm.create_model("resnet18", num_classes=0)).block_name == "layer2.1"
     assert EMATargetEncoder(timm.create_model("resnet18", num_classes=0), block=7).block_name == "layer4.0"
+
+
+def test_buffers_of_the_tower_are_copied_and_not_averaged():
+    """Batch-norm statistics are averages already, and counts are integers."""
+    tower = nn.Sequential(nn.Sequential(nn.Conv2d(3, 4, 1), nn.Conv2d(4, 4, 1)), nn.BatchNorm2d(4))
+    encoder = EMATargetEncoder(tower, block="1")
+    tower.train()(torch.randn(8, 3, 2, 2) + 3)  # moves the running mean, the running variance and the count
+    encoder.update(tower, 0.999)
+    mine, theirs = dict(encoder.tower.named_buffers()), dict(tower.named_buffers())
+    assert theirs["1.num_batches_tracked"] == 1
+    assert mine.keys() == theirs.keys()
+    for name, buffer in theirs.items():
+        assert torch.equal(mine[name], buffer), name

@@ -25,7 +25,7 @@ def telling(meant: torch.Tensor, seed: int, strength: float) -> torch.Tensor:  #
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_evidence_that_foretells_is_trusted_more_than_loud_noise(seed):
+def test_evidence_that_predicts_is_trusted_more_than_loud_noise(seed):
     meant, given = labels(seed)
     evidence = torch.stack([telling(meant, 10 + seed, 2.0), 3 * telling(meant, 20 + seed, 0.0)])
     scales = trusted_scales(evidence, given)

@@ -1,4 +1,4 @@
-"""The three questions recomputed by plain loops and known densities; heads that never learn from what they judge."""
+"""The three questions recomputed by plain loops and known densities; heads are never trained on what they score."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_instruction_is_scored_among_the_distinct_ones():
         assert losses[row].item() == pytest.approx(math.log(3) - expected, abs=1e-4)
 
 
-def test_chunks_with_another_instruction_than_the_candidates_are_not_learnt_from():
+def test_chunks_with_another_instruction_than_the_candidates_are_not_trained_on():
     tasks = torch.arange(COUNT) % 3
     question = WhichInstruction(tasks, torch.tensor([0, 1]), temperature=0.5)
     losses = question.losses(random(1, COUNT, question.target_dim), torch.arange(COUNT))[0]
@@ -91,7 +91,7 @@ def test_likelihoods_compare_predictions_by_the_same_errors():
     torch.testing.assert_close(consequences.log_likelihoods(queries, queries), expected)
 
 
-def test_no_head_is_taught_the_episodes_that_it_judges():
+def test_no_head_is_trained_on_the_episodes_that_it_scores():
     inputs, episodes = random(COUNT, 4), torch.arange(COUNT) // 4
     folds = assign_folds(episodes, 4)
     question = WhichAction(random(COUNT, WIDTH, seed=1), pool_size=12)
@@ -101,19 +101,19 @@ def test_no_head_is_taught_the_episodes_that_it_judges():
             question.targets = torch.where((folds == 2).unsqueeze(1), -7.0, question.targets)
         torch.manual_seed(0)
         answers.append(cross_fit(question, inputs, folds, steps=1, **SETTINGS).queries(inputs))
-    judged = folds == 2
-    assert torch.equal(answers[0][judged], answers[1][judged])
-    assert not torch.allclose(answers[0][~judged], answers[1][~judged])
+    held_out = folds == 2
+    assert torch.equal(answers[0][held_out], answers[1][held_out])
+    assert not torch.allclose(answers[0][~held_out], answers[1][~held_out])
 
 
 def test_learning_ends_where_held_out_queries_are_best():
-    """Of pure noise nothing can be learnt: the longer, the worse; what is returned is from early on."""
+    """Pure noise can only be overfitted: the longer, the worse; what is returned is from an early step."""
     inputs, episodes = random(COUNT, 4), torch.arange(COUNT) // 4
     folds = assign_folds(episodes, 4)
     question = WhichAction(random(COUNT, WIDTH, seed=1), pool_size=12)
     torch.manual_seed(0)
     early = cross_fit(question, inputs, folds, steps=256, **SETTINGS).queries(inputs)
-    assert (early - question.targets).square().mean() < 1.3  # a head that knows its own chunks by heart is near 2
+    assert (early - question.targets).square().mean() < 1.3  # a head that overfits its own chunks is near 2
 
 
 def test_each_chunk_is_answered_by_the_head_of_its_own_fold():

@@ -9,7 +9,7 @@ from ptr_robot.errors import ConfigError, NonFiniteError, ShapeError
 from ptr_robot.method.scoring import instruction_labels as instructions
 from ptr_robot.method.scoring import screen as screening
 from ptr_robot.method.scoring.cross_fit import standardised
-from ptr_robot.method.scoring.screen import CHANNELS, ScreeningConfig, Transitions, screen
+from ptr_robot.method.scoring.screen import SCREENING_CHANNELS, ScreeningConfig, Transitions, screen
 from ptr_robot.method.scoring.transitions import Episodes
 
 QUICK = ScreeningConfig(steps=300, batch_size=128, pool_size=256, hidden_dim=32, num_folds=3, lr=5e-3)
@@ -50,9 +50,9 @@ def test_what_was_executed_badly_loses_its_weight_through_its_channel(kind):
     found = screen(spoilt(kind), QUICK)
     assert found.weights[IS_FAULTY].mean() < 0.2
     assert found.weights[~IS_FAULTY].mean() > 0.8
-    assert found.standings[IS_FAULTY].max() < found.standings[~IS_FAULTY].median()
+    assert found.z_scores[IS_FAULTY].max() < found.z_scores[~IS_FAULTY].median()
     drops = found.scores[~IS_FAULTY].mean(dim=0) - found.scores[IS_FAULTY].mean(dim=0)
-    assert drops.argmax() == CHANNELS.index(kind)
+    assert drops.argmax() == SCREENING_CHANNELS.index(kind)
     assert not found.is_corrected[~IS_FAULTY].any()
 
 
@@ -63,7 +63,7 @@ def test_a_wrong_instruction_is_corrected_and_the_episode_stays():
     assert found.is_corrected[IS_FAULTY].float().mean() > 0.9
     assert not found.is_corrected[~IS_FAULTY].any()
     assert found.weights.mean() > 0.8
-    assert found.standings[IS_FAULTY].max() < found.standings[~IS_FAULTY].median()
+    assert found.z_scores[IS_FAULTY].max() < found.z_scores[~IS_FAULTY].median()
 
 
 def test_an_episode_with_several_instructions_keeps_them():
@@ -116,16 +116,16 @@ def test_what_is_not_finite_is_named(name):
 
 
 @pytest.mark.parametrize("name", ["changes", "actions"])
-def test_what_never_changes_says_nothing(name):
+def test_a_constant_recording_scores_zero(name):
     data = lawful()
     found = screen(replace(data, **{name: torch.ones_like(getattr(data, name))}), QUICK)
-    assert (found.scores[:, CHANNELS.index("outcome" if name == "changes" else "action")] == 0).all()
+    assert (found.scores[:, SCREENING_CHANNELS.index("outcome" if name == "changes" else "action")] == 0).all()
     assert found.weights.mean() > 0.9
 
 
 def test_one_instruction_cannot_be_wrong():
     found = screen(replace(lawful(), task_ids=torch.full((EPISODES * CHUNKS,), 4)), QUICK)
-    assert (found.scores[:, CHANNELS.index("instruction")] == 0).all()
+    assert (found.scores[:, SCREENING_CHANNELS.index("instruction")] == 0).all()
     assert (found.instructions == 4).all()
 
 
@@ -157,26 +157,26 @@ def test_constant_columns_change_nothing():
 
 
 def test_pure_noise_is_at_chance_across_folds():
-    """A head that had learnt its samples by heart would find them; across folds nothing can be found."""
+    """A head that overfitted its own samples would identify them; across folds nothing can be."""
     random = torch.Generator().manual_seed(0)
     clean = lawful()
     noise = replace(clean, changes=torch.randn(clean.changes.shape, generator=random))
     found = screen(noise, QUICK)
-    assert found.scores[:, CHANNELS.index("outcome")].mean() < 0.05
+    assert found.scores[:, SCREENING_CHANNELS.index("outcome")].mean() < 0.05
 
 
-def test_consequences_that_cannot_be_told_do_not_hide_what_the_action_says():
+def test_consequences_that_cannot_be_identified_do_not_hide_the_action_scores():
     """A camera that shows nothing of the task, say."""
     random = torch.Generator().manual_seed(0)
     faulty = spoilt("action")
     found = screen(replace(faulty, changes=torch.randn(faulty.changes.shape, generator=random)), QUICK)
-    assert found.scores[:, CHANNELS.index("outcome")].mean() < 0
+    assert found.scores[:, SCREENING_CHANNELS.index("outcome")].mean() < 0
     assert found.weights[IS_FAULTY].mean() < 0.2
     assert found.weights[~IS_FAULTY].mean() > 0.8
 
 
 @pytest.mark.parametrize("part", ["observations", "actions"])
-def test_a_spike_in_one_chunk_does_not_blind_the_heads(part):
+def test_an_outlier_in_one_chunk_does_not_spoil_the_scores(part):
     faulty = spoilt("action")
     spiked = getattr(faulty, part).clone()
     spiked[CHUNKS + 3] = 300.0  # in a good episode
@@ -185,7 +185,7 @@ def test_a_spike_in_one_chunk_does_not_blind_the_heads(part):
     assert found.weights[~IS_FAULTY].mean() > 0.8
 
 
-def test_ordinary_values_are_standardised_as_ever_and_spikes_drawn_in():
+def test_ordinary_values_are_standardised_and_outliers_clipped():
     values = torch.randn(500, 3, generator=torch.Generator().manual_seed(0))
     assert torch.equal(standardised(values), (values - values.mean(dim=0)) / (values.std(dim=0) + 1e-3))
     spiked = values.clone()
@@ -218,30 +218,30 @@ def test_rounds_after_the_first_are_named():
     names: list[str] = []
     screen(spoilt("instruction"), QUICK, lambda name, _: names.append(name))
     parts = ["screening: consequences", "screening: actions", "screening: instructions"]
-    told = list(dict.fromkeys(names))
-    assert told[:3] == parts
-    assert told[3:6] == [f"{part}, round 2 of at most 16" for part in parts]
+    reported = list(dict.fromkeys(names))
+    assert reported[:3] == parts
+    assert reported[3:6] == [f"{part}, round 2 of at most 16" for part in parts]
 
 
 def test_loud_noise_among_the_evidence_is_turned_down(monkeypatch):
-    """The classifier is right and quiet, the judges are loud and know nothing: labels are those of the classifier."""
+    """The classifier is right and quiet, the scorers are loud and know nothing: labels are those of the classifier."""
     data = spoilt("instruction")
     true_tasks = (torch.arange(EPISODES) // 2) % TASKS
     random = torch.Generator().manual_seed(4)
     quiet = 3 * torch.nn.functional.one_hot(true_tasks, TASKS).float()
     loud = [4 * torch.randn(EPISODES, TASKS, generator=random) for _ in range(2)]
 
-    class Deaf(instructions.Judge):
+    class Noise(instructions.HeldOutScorer):
         def __init__(self, noise: torch.Tensor) -> None:
             super().__init__(None, None)
             object.__setattr__(self, "noise", noise)
 
-        def favoured(self, *_: object) -> torch.Tensor:
+        def evidence(self, *_: object) -> torch.Tensor:
             return self.noise
 
     monkeypatch.setattr(instructions, "classified", lambda *_: quiet)
-    monkeypatch.setattr(instructions, "fit_recordings", lambda *_: [Deaf(noise) for noise in loud])
-    _, found = instructions.identify(data, Episodes.of(data), QUICK)
+    monkeypatch.setattr(instructions, "fit_recordings", lambda *_: [Noise(noise) for noise in loud])
+    _, found = instructions.score_episodes(data, Episodes.of(data), QUICK)
     assert (found == true_tasks).float().mean() > 0.9
     assert (sum(loud, quiet).argmax(dim=1) == true_tasks).float().mean() < 0.7
 
@@ -252,7 +252,7 @@ def test_a_given_instruction_never_loses_all_of_its_episodes(monkeypatch):
     data = lawful(tasks=given)
     level = torch.where(given == 1, -3.0, 3.0) + 0.1 * torch.linspace(-1, 1, EPISODES)
     means = torch.stack([level, level, torch.zeros(EPISODES)], dim=1)
-    monkeypatch.setattr(screening, "identify", lambda *_: (means, torch.zeros_like(given)))
+    monkeypatch.setattr(screening, "score_episodes", lambda *_: (means, torch.zeros_like(given)))
     found = screen(data, QUICK)
     assert (found.weights[given == 0] == 1).all()
     is_kept = found.weights[given == 1] > 0

@@ -19,7 +19,7 @@ def part(valid: list[bool], *, is_causal: bool, is_gen: bool = False) -> Part:
     return Part(torch.zeros(1, len(valid), 1), torch.tensor([valid]), is_causal=is_causal, is_gen=is_gen)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(images=masks, text=masks, belief=st.lists(st.just(True), max_size=3), steps=masks, is_causal=st.booleans())
 def test_the_mask_follows_the_rule_token_by_token(images, text, belief, steps, is_causal):
     context = arrange(
@@ -44,7 +44,7 @@ def test_the_mask_follows_the_rule_token_by_token(images, text, belief, steps, i
             assert bool(mask[row, column]) == (allowed or row == column), (asks, answers)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(images=masks, text=masks)
 def test_real_tokens_are_numbered_without_gaps(images, text):
     context = arrange(
@@ -60,7 +60,7 @@ def test_real_tokens_are_numbered_without_gaps(images, text):
     assert context.num_valid.item() == len(numbers)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(share=st.floats(-1, 1), num_bins=st.integers(2, 512), limit=st.floats(0.5, 10))
 def test_bins_lose_at_most_half_a_bin(share, num_bins, limit):
     config = AutoregressiveConfig(num_bins=num_bins, bin_limit=limit)
@@ -69,7 +69,7 @@ def test_bins_lose_at_most_half_a_bin(share, num_bins, limit):
     assert error <= limit / num_bins * (1 + 1e-3) + 1e-5
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 1000))
 def test_the_mean_over_steps_and_slots_by_plain_loops(seed):
     draws = torch.Generator().manual_seed(seed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ptr_robot.eval.results import EpisodeResult, RolloutResult
@@ -62,7 +62,6 @@ def test_the_verdict_follows_the_interval(ptr: int, word: str) -> None:
     assert "One training seed" in sentences[-1]
 
 
-@settings(deadline=None)  # the first call imports scipy
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=12), st.lists(st.integers(0, 5), min_size=1, max_size=12))
 def test_auroc_counts_pairs(lower: list[int], higher: list[int]) -> None:
     wins = sum(1.0 if h > low else 0.5 if h == low else 0.0 for h in higher for low in lower)

@@ -39,9 +39,13 @@ def identify(logits: Tensor, candidates: Candidates) -> Identification:  # (F, N
     matched = logits.gather(-1, index).squeeze(-1)
     negatives = logits.masked_fill(~candidates.is_negative, float("-inf"))
     # The matched logit takes its place among the negatives, so that one log-sum-exp gives the denominator.
-    denominators = negatives.scatter(-1, index, matched.unsqueeze(-1)).logsumexp(dim=-1)
-    best = negatives.detach().amax(dim=-1)
-    return Identification(matched - denominators, matched, best)
+    among = negatives.scatter(-1, index, matched.unsqueeze(-1))
+    return Identification(matched_log_posteriors(matched, among), matched, negatives.detach().amax(dim=-1))
+
+
+def matched_log_posteriors(matched: Tensor, among: Tensor) -> Tensor:  # (...), (..., C) -> (...)
+    """log p̂ of the matched logit among the logits of a candidate set, itself included; −inf marks no candidate."""
+    return matched - among.logsumexp(dim=-1)
 
 
 def ptr_scores(log_posteriors: Tensor, candidate_counts: Tensor) -> Tensor:  # (N,), (N,) -> (N,)

@@ -36,7 +36,7 @@ class Evidence:
     margins: Tensor  # (N,) constant: matched logit minus the best mismatched one
     candidate_counts: Tensor  # (N,) int64 |Y_t|
     is_valid: Tensor  # (N,) bool: has a target, so it is in the scorer's losses
-    is_scored: Tensor  # (N,) bool: valid, and judged by a head that has learnt something
+    is_scored: Tensor  # (N,) bool: valid, and scored by a head that has been trained
     identification: Tensor  # (N,) −log p̂, summed over channels, in the graph
     ranking: Tensor  # (N,) −log σ(d⁺ − d⁻), in the graph; zero without the channel "transition"
     head_samples: Tensor  # (F,) how many of these samples train each head
@@ -61,7 +61,7 @@ class Evidence:
 
 
 class TransitionScorer(nn.Module):
-    """Asks, for each sample, how surely its consequence can be told from mismatched ones."""
+    """Identifies each sample's consequence among mismatched ones."""
 
     samples_seen: Tensor
 

@@ -1,1 +1,1 @@
-"""Scores of whole datasets, before any training."""
+"""Scores of whole datasets, before any training: `screen` and the steps that it is made of."""

@@ -1,4 +1,4 @@
-"""Settings of screening."""
+"""Settings of screening, with the help texts of their flags."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from dataclasses import dataclass
 from ptr_robot.errors import ConfigError
 from ptr_robot.method.mixture import POPULATIONS_VERSION
 
-# Raised where equal data come to be judged otherwise: what was recorded of another version is run again.
+# Raised whenever equal data get other scores or weights: what was recorded of another version is run again.
 SCREENING_VERSION = f"3 with populations {POPULATIONS_VERSION}"
 
 
 @dataclass(frozen=True)
 class ScreeningConfig:
-    """How much the heads learn, and how much stays at least."""
+    """Training of the held-out scorers, and the share of the data that is always kept."""
 
-    # Of the heads' optimiser, at most: they stop where episodes that they never saw are told best.
+    # Optimiser steps of a scorer at most; training stops early where held-out scores are best.
     steps: int = 500
-    # Chunks in a step, each a candidate for all others.
+    # Chunks in an optimiser step, each a candidate for all others.
     batch_size: int = 256
-    # Mismatched recordings that each chunk is told from in the end.
+    # Mismatched recordings that each chunk is scored against.
     pool_size: int = 1024
-    # Of episodes; heads are asked about those that they never saw.
+    # Folds of episodes; an episode is scored by heads that were not trained on its fold.
     num_folds: int = 5
-    # Width of the heads.
+    # Width of the scorers' hidden layers.
     hidden_dim: int = 256
-    # Of the identification posteriors.
+    # Temperature of the identification posteriors.
     temperature: float = 0.1
-    # Of the heads.
+    # Learning rate of the scorers.
     lr: float = 1e-3
-    # Of the heads.
+    # Weight decay of the scorers.
     weight_decay: float = 1e-2
-    # Of each task, the share that is kept at least: over episodes, q/p never exceeds four times its inverse.
+    # Share of each task's episodes that is kept at least: over episodes, q/p never exceeds four times its inverse.
     keep_share: float = 0.25
-    # Chunks of the dataset that are looked at, evenly over episodes.
+    # Chunks of the dataset that are scored at most, spread evenly over episodes.
     max_chunks: int = 20_000
-    # Of the heads and the pools.
+    # Seed of the scorers' initial values, their batches and the candidate pools.
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Identification across folds: heads that tell a recording from mismatched ones, asked where they never learnt.
+"""Cross-fitted identification: heads that identify a recording among mismatched ones, evaluated on held-out episodes.
 
 Three questions of one form, log p̂ + log |Y| against a pool of candidates: which consequence follows, which action was
 recorded, which instruction was given.
@@ -17,13 +17,14 @@ from torch import Tensor
 from ptr_robot.method.folds import training_shares
 from ptr_robot.method.heads import ChannelHeads, instruction_codes
 from ptr_robot.method.ptr.config import ScorerConfig
+from ptr_robot.method.ptr.posterior import cosine_logits, matched_log_posteriors, ptr_scores
 
 _ROWS_AT_ONCE = 2048
-_NUM_LOOKS = 8  # at how the held-out scores come along, each after twice as many steps as the one before
-_PATIENCE = 2  # looks without a better one before learning ends
+_NUM_EVALUATIONS = 8  # of the held-out scores, each after twice as many steps as the one before
+_PATIENCE = 2  # evaluations without a better one before training stops
 _LOGIT_BOUND = 20.0
-_SPIKE = 10.0  # deviations
-_MOST_PASSES = 30  # each draws a spike in by the root of the number of chunks, over ten
+_OUTLIER_DEVIATIONS = 10.0  # values further from the mean are clipped
+_MAX_PASSES = 30  # each clips an outlier to the root of the number of chunks, over ten
 
 
 class Question(ABC):
@@ -34,14 +35,14 @@ class Question(ABC):
 
     @abstractmethod
     def losses(self, queries: Tensor, rows: Tensor) -> Tensor:  # (F, n, D), (n,) -> (F, n)
-        """What the heads learn from, on the chunks ``rows``."""
+        """The training loss of each head on the chunks ``rows``."""
 
     @abstractmethod
     def scores(self, queries: Tensor) -> Tensor:  # (N, D) -> (N,)
         """log p̂ + log |Y| of all chunks, given each one's held-out query."""
 
     def mean_score(self, queries: Tensor) -> float:  # (N, D)
-        """How well held-out queries do over all."""
+        """The mean score of held-out queries."""
         return float(self.scores(queries).mean())
 
 
@@ -49,8 +50,8 @@ class Recording(Question):
     """What was recorded of a chunk, identified from what is known before it, the instruction included."""
 
     @abstractmethod
-    def log_likelihoods(self, queries: Tensor, usual: Tensor) -> Tensor:  # (N, D), (N, D) -> (N,)
-        """Of what was recorded, up to a constant; ``usual`` are queries that errors are measured by."""
+    def log_likelihoods(self, queries: Tensor, reference_queries: Tensor) -> Tensor:  # (N, D), (N, D) -> (N,)
+        """Of what was recorded, up to a constant; ``reference_queries`` are queries that errors are measured by."""
 
 
 class WhichConsequence(Recording):
@@ -65,13 +66,14 @@ class WhichConsequence(Recording):
         self.target_dim = changes.shape[1]
 
     def losses(self, queries: Tensor, rows: Tensor) -> Tensor:
-        logits = (queries @ self.targets[rows].T / self.temperature).clamp(-_LOGIT_BOUND, _LOGIT_BOUND)
-        is_other_draw = rows.unsqueeze(1) != rows  # a chunk that was drawn twice is no candidate against itself
-        is_other_draw.fill_diagonal_(fill_value=True)
-        logits = logits.masked_fill(~is_other_draw, -torch.inf)
-        return -logits.log_softmax(dim=2).diagonal(dim1=1, dim2=2)
+        logits = cosine_logits(queries, self.targets[rows], self.temperature, _LOGIT_BOUND)
+        is_candidate = rows.unsqueeze(1) != rows  # a chunk that was drawn twice is no candidate against itself
+        is_candidate.fill_diagonal_(fill_value=True)
+        logits = logits.masked_fill(~is_candidate, -torch.inf)
+        matched = torch.arange(len(rows)).repeat(len(queries))
+        return F.cross_entropy(logits.flatten(0, 1), matched, reduction="none").view(len(queries), -1)
 
-    def log_likelihoods(self, queries: Tensor, usual: Tensor) -> Tensor:  # noqa: ARG002
+    def log_likelihoods(self, queries: Tensor, reference_queries: Tensor) -> Tensor:  # noqa: ARG002
         return (queries * self.targets).sum(dim=1) / self.temperature
 
     def scores(self, queries: Tensor) -> Tensor:
@@ -96,8 +98,8 @@ class WhichAction(Recording):
     def losses(self, queries: Tensor, rows: Tensor) -> Tensor:
         return (queries - self.targets[rows]).square().mean(dim=2)
 
-    def log_likelihoods(self, queries: Tensor, usual: Tensor) -> Tensor:
-        return -((queries - self.targets) / self._widths(usual)).square().sum(dim=1) / self._per_nat
+    def log_likelihoods(self, queries: Tensor, reference_queries: Tensor) -> Tensor:
+        return -((queries - self.targets) / self._widths(reference_queries)).square().sum(dim=1) / self._per_nat
 
     def scores(self, queries: Tensor) -> Tensor:
         widths = self._widths(queries)
@@ -114,7 +116,7 @@ class WhichAction(Recording):
 
 
 class WhichInstruction(Question):
-    """By direction among the ``candidates``; chunks with another instruction are not learnt from."""
+    """By direction among the ``candidates``; chunks with another instruction are not trained on."""
 
     is_direction = True
 
@@ -143,16 +145,17 @@ class WhichInstruction(Question):
 
 @dataclass(frozen=True)
 class CrossFitted:
-    """Heads that learnt, each from all episodes but those of its fold."""
+    """Trained heads, each on all episodes but those of its fold."""
 
     heads: ChannelHeads
     folds: Tensor  # (N,) int64
 
     @torch.no_grad()
     def queries(self, inputs: Tensor) -> Tensor:  # (N, inputs) -> (N, D)
-        """Each chunk's query by the head that was not taught its episode.
+        """Each chunk's query by the head that was not trained on its episode.
 
-        As a wrong answer for others it may have met the episode, and the step at which all heads stop is common.
+        Two things are shared: an episode's consequences may be negatives in the training of any head, and all heads
+        stop at one step.
         """
         answers = inputs.new_empty(len(inputs), self.heads.target_dim)
         for fold in range(self.heads.num_folds):
@@ -172,12 +175,12 @@ def cross_fit(
     batch_size: int,
     lr: float,
     weight_decay: float,
-    report: Callable[[float], None] | None = None,  # told which share of the steps is done
+    report: Callable[[float], None] | None = None,  # called with the share of the steps that is done
 ) -> CrossFitted:
-    """Heads as they were when the queries of those that never saw a chunk's episode did best.
+    """Heads at the step with the best held-out mean score.
 
-    Heads that go on learning come to know faulty recordings by heart, and what they say of other episodes gets worse:
-    the held-out mean tells when, without labels.
+    Heads that are trained longer overfit faulty recordings, and their scores of other episodes get worse: the held-out
+    mean shows when, without labels.
     """
     settings = ScorerConfig(num_folds=num_folds, hidden_dim=hidden_dim)
     heads = ChannelHeads(
@@ -186,7 +189,7 @@ def cross_fit(
     optimizer = torch.optim.AdamW(heads.parameters(), lr=lr, weight_decay=weight_decay, fused=True)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     fitted = CrossFitted(heads, folds)
-    looks = {max(1, steps >> halvings) for halvings in range(_NUM_LOOKS)}
+    evaluation_steps = {max(1, steps >> halvings) for halvings in range(_NUM_EVALUATIONS)}
     best: dict[str, Tensor] = {}
     best_mean, num_worse = -torch.inf, 0
     for step in range(1, steps + 1):
@@ -198,7 +201,7 @@ def cross_fit(
         schedule.step()
         if report is not None:
             report(step / steps)
-        if step in looks:
+        if step in evaluation_steps:
             mean = question.mean_score(fitted.queries(inputs))
             if not best or mean > best_mean:
                 best = {name: value.clone() for name, value in heads.state_dict().items()}
@@ -214,15 +217,16 @@ def cross_fit(
 def standardised(values: Tensor) -> Tensor:  # (N, D)
     """Zero mean and unit deviation a column; columns that hardly vary stay small.
 
-    Values beyond ten deviations are drawn in: a single spike would make all others alike.
+    Values beyond ten deviations are clipped: a single outlier would make all others alike.
     """
     if not values.numel():
         return values
-    for _ in range(_MOST_PASSES):
+    for _ in range(_MAX_PASSES):
         mean, width = values.mean(dim=0), values.std(dim=0) + 1e-3
-        if not ((values - mean).abs() > _SPIKE * width).any():
+        if not ((values - mean).abs() > _OUTLIER_DEVIATIONS * width).any():
             break
-        values = torch.minimum(torch.maximum(values, mean - _SPIKE * width), mean + _SPIKE * width)
+        limit = _OUTLIER_DEVIATIONS * width
+        values = torch.minimum(torch.maximum(values, mean - limit), mean + limit)
     return (values - mean) / width
 
 
@@ -230,4 +234,4 @@ def _against_pool(matched: Tensor, logits: Tensor, pool: Tensor) -> Tensor:  # (
     """The matched one among itself and all candidates but itself."""
     logits[pool, torch.arange(len(pool))] = -torch.inf
     among = torch.cat([matched.unsqueeze(1), logits], dim=1)
-    return matched - among.logsumexp(dim=1) + among.isfinite().sum(dim=1).log()
+    return ptr_scores(matched_log_posteriors(matched, among), among.isfinite().sum(dim=1))

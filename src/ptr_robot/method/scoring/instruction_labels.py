@@ -1,10 +1,10 @@
 """Which instruction does each episode follow, and how well do its consequences and actions follow from it?
 
-By Bayes' rule an episode speaks for an instruction in two ways. One is what a classifier says that sees the whole
-chunk. The other is how much likelier the recorded actions and consequences are if that instruction was meant: where two
-tasks share a scene and many labels are wrong, heads that predict find the difference long before heads that classify
-do. Each kind of evidence counts by how well it foretells the given instructions, and the given one counts by how many
-of them are foretold. What is found becomes the labels of the next round, and the heads learn again.
+By Bayes' rule an episode is evidence for an instruction in two ways. One is the posterior of a classifier that sees the
+whole chunk. The other is how much likelier the recorded actions and consequences are under that instruction: where two
+tasks share a scene and many labels are wrong, predictive heads find the difference long before a classifier does. Each
+kind of evidence is scaled by how well it predicts the given instructions, and the given one counts by how many of them
+are predicted. The most probable instructions become the labels of the next round, and the heads are trained again.
 """
 
 from __future__ import annotations
@@ -35,30 +35,30 @@ from ptr_robot.method.scoring.cross_fit import (
 )
 from ptr_robot.method.scoring.transitions import Episodes, Transitions
 
-Report = Callable[[str, float], None]  # what is being done, and which share of it is done
+Report = Callable[[str, float], None]  # the name of the step, and the share of it that is done
 
-STRONG_EVIDENCE = 0.05  # what is allowed no more weight than this is taken for faulty
-_MOST_ROUNDS = 16
-_FEWEST_EPISODES = 4  # of an instruction: heads that hardly saw it cannot say that it is wrong
-_TEMPERATURE = 0.5  # high: a classifier that cannot be very sure of itself is not led astray by wrong labels
+STRONG_EVIDENCE = 0.05  # an episode of no more weight than this is classified as faulty
+_MAX_ROUNDS = 16
+_MIN_EPISODES = 4  # of an instruction: with fewer, heads cannot learn it, and it is never corrected
+_TEMPERATURE = 0.5  # high: a classifier of bounded confidence overfits wrong labels less
 
 
-def identify(
+def score_episodes(
     transitions: Transitions, episodes: Episodes, config: ScreeningConfig, report: Report | None = None
 ) -> tuple[Tensor, Tensor]:  # (E, 3), (E,) int64
-    """Mean scores of consequence, action and given instruction, and the instruction that each episode is taken to have.
+    """Mean scores of consequence, action and given instruction, and the instruction that each episode is assigned.
 
     An episode with several instructions keeps them, and so does one whose instruction is rare.
     """
     choice = Choice.of(transitions, episodes)
     if len(choice.candidates) > 1:
-        judges, scores, likely = _in_rounds(choice, transitions, episodes, config, report)
+        scorers, scores, likely = _in_rounds(choice, transitions, episodes, config, report)
         instructions = torch.where(_is_wrong(scores) & ~choice.is_fixed, likely, choice.given)
     else:
-        judges, scores = fit_recordings(transitions, config, report), torch.zeros(len(choice.given))
+        scorers, scores = fit_recordings(transitions, config, report), torch.zeros(len(choice.given))
         instructions = choice.given
-    inputs = _before(with_instructions(transitions, episodes, instructions))
-    recordings = episodes.means(torch.stack([judge.scores(inputs) for judge in judges], dim=1))
+    inputs = _inputs_before(with_instructions(transitions, episodes, instructions))
+    recordings = episodes.means(torch.stack([scorer.scores(inputs) for scorer in scorers], dim=1))
     return torch.cat([recordings, scores.unsqueeze(1)], dim=1), instructions
 
 
@@ -68,26 +68,26 @@ class Choice:
 
     given: Tensor  # (E,) int64
     candidates: Tensor  # (K,) int64, ascending: those that enough episodes have
-    is_fixed: Tensor  # (E,) bool: keeps what it has, whatever is found
-    is_judged: Tensor  # (E,) bool: whose given instruction is a candidate
-    columns: Tensor  # (J,) int64: its place among the candidates, of those that are judged
+    is_fixed: Tensor  # (E,) bool: keeps its instruction, whatever the evidence
+    is_candidate: Tensor  # (E,) bool: whose given instruction is a candidate
+    columns: Tensor  # (J,) int64: its place among the candidates, of those rows
 
     @classmethod
     def of(cls, transitions: Transitions, episodes: Episodes) -> Choice:
         """As it was given."""
         given = episodes.first(transitions.task_ids)
         kinds, rows, counts = torch.unique(given, return_inverse=True, return_counts=True)
-        candidates = kinds[counts >= _FEWEST_EPISODES]
+        candidates = kinds[counts >= _MIN_EPISODES]
         has_several = episodes.means((transitions.task_ids != given[episodes.rows]).float().unsqueeze(1)).squeeze(1) > 0
-        is_judged = torch.isin(given, candidates)
-        columns = torch.searchsorted(candidates, given[is_judged])
-        return cls(given, candidates, has_several | (counts[rows] < _FEWEST_EPISODES), is_judged, columns)
+        is_candidate = torch.isin(given, candidates)
+        columns = torch.searchsorted(candidates, given[is_candidate])
+        return cls(given, candidates, has_several | (counts[rows] < _MIN_EPISODES), is_candidate, columns)
 
     def likeliest(self, together: Tensor) -> Tensor:  # (E, K) -> (E,) int64
         """By all evidence and by the instruction that was given."""
         posteriors = together.log_softmax(dim=1)
-        posteriors[self.is_judged, self.columns] += weight_of_given(
-            together[self.is_judged].softmax(dim=1), self.columns
+        posteriors[self.is_candidate, self.columns] += weight_of_given(
+            together[self.is_candidate].softmax(dim=1), self.columns
         )
         return torch.where(self.is_fixed, self.given, self.candidates[posteriors.argmax(dim=1)])
 
@@ -95,33 +95,33 @@ class Choice:
         """Of the given instruction, its log posterior over uniform; zero where it is no candidate."""
         over_uniform = together.log_softmax(dim=1) + torch.tensor(float(len(self.candidates))).log()
         scores = torch.zeros(len(self.given))
-        scores[self.is_judged] = over_uniform[self.is_judged].gather(1, self.columns.unsqueeze(1)).squeeze(1)
+        scores[self.is_candidate] = over_uniform[self.is_candidate].gather(1, self.columns.unsqueeze(1)).squeeze(1)
         return scores
 
 
 def _in_rounds(
     choice: Choice, transitions: Transitions, episodes: Episodes, config: ScreeningConfig, report: Report | None
-) -> tuple[list[Judge], Tensor, Tensor]:  # (E,) scores of the given ones, (E,) int64 the likeliest ones
-    """Until a round finds the labels that it learnt from; the judges are those of the last one."""
+) -> tuple[list[HeldOutScorer], Tensor, Tensor]:  # (E,) scores of the given ones, (E,) int64 the likeliest ones
+    """Until a round finds the labels that it was trained on; the scorers are those of the last one."""
     likely, scales = choice.given, None
-    for number in range(1, _MOST_ROUNDS + 1):
+    for number in range(1, _MAX_ROUNDS + 1):
         current = with_instructions(transitions, episodes, likely)
-        told = _told_of_round(report, number)
-        judges = fit_recordings(current, config, told)
+        round_report = _report_of_round(report, number)
+        scorers = fit_recordings(current, config, round_report)
         evidence = torch.stack(
             [
-                classified(current, episodes, choice.candidates, config, told),
-                *(judge.favoured(current, episodes, choice.candidates) for judge in judges),
+                classified(current, episodes, choice.candidates, config, round_report),
+                *(scorer.evidence(current, episodes, choice.candidates) for scorer in scorers),
             ]
         )  # (3, E, K)
-        if scales is None:  # later heads have heard of every given instruction by way of the labels found before
-            scales = trusted_scales(evidence[:, choice.is_judged], choice.columns)
+        if scales is None:  # later heads have seen every given instruction through the labels found before
+            scales = trusted_scales(evidence[:, choice.is_candidate], choice.columns)
         together = torch.einsum("j,jek->ek", scales, evidence)
         found = choice.likeliest(together)
         if torch.equal(found, likely):
             break
         likely = found
-    return judges, choice.given_scores(together), likely
+    return scorers, choice.given_scores(together), likely
 
 
 def with_instructions(transitions: Transitions, episodes: Episodes, instructions: Tensor) -> Transitions:  # (E,)
@@ -131,33 +131,33 @@ def with_instructions(transitions: Transitions, episodes: Episodes, instructions
 
 
 @dataclass(frozen=True)
-class Judge:
-    """A question about what was recorded, with heads that answer it; None: what never changes says nothing."""
+class HeldOutScorer:
+    """A question about what was recorded, with cross-fitted heads; None where the recording is constant."""
 
     question: Recording | None
     fitted: CrossFitted | None
 
     def scores(self, inputs: Tensor) -> Tensor:  # (N, inputs) -> (N,)
-        """How well the recording is told from others."""
+        """How well the recording is identified among others."""
         if self.question is None or self.fitted is None:
             return torch.zeros(len(inputs))
         return self.question.scores(self.fitted.queries(inputs))
 
-    def favoured(self, transitions: Transitions, episodes: Episodes, candidates: Tensor) -> Tensor:  # (E, K)
+    def evidence(self, transitions: Transitions, episodes: Episodes, candidates: Tensor) -> Tensor:  # (E, K)
         """How much likelier each candidate makes what was recorded, by the mean over an episode's chunks."""
         if self.question is None or self.fitted is None:
             return torch.zeros(len(episodes.ids), len(candidates))
-        inputs = _before(transitions)
-        usual = self.fitted.queries(inputs)
+        inputs = _inputs_before(transitions)
+        reference_queries = self.fitted.queries(inputs)
         columns = []
         for candidate in candidates:
-            queries = self.fitted.queries(_under_one(candidate, inputs))
-            columns.append(self.question.log_likelihoods(queries, usual))
+            queries = self.fitted.queries(_with_instruction(candidate, inputs))
+            columns.append(self.question.log_likelihoods(queries, reference_queries))
         return balanced(episodes.means(torch.stack(columns, dim=1)), transitions, episodes, candidates)
 
 
-def fit_recordings(transitions: Transitions, config: ScreeningConfig, report: Report | None) -> list[Judge]:
-    """Judges of consequence and action, both from what is known before the chunk is acted."""
+def fit_recordings(transitions: Transitions, config: ScreeningConfig, report: Report | None) -> list[HeldOutScorer]:
+    """Held-out scorers of consequence and action, both from what is known before the chunk is executed."""
     questions: list[tuple[str, Tensor, Callable[[], Recording]]] = [
         (
             "consequences",
@@ -166,14 +166,16 @@ def fit_recordings(transitions: Transitions, config: ScreeningConfig, report: Re
         ),
         ("actions", transitions.actions, lambda: WhichAction(transitions.actions, config.pool_size)),
     ]
-    judges = []
+    scorers = []
     for name, recorded, ask in questions:
         if not recorded.shape[1]:
-            judges.append(Judge(None, None))
+            scorers.append(HeldOutScorer(None, None))
             continue
         question = ask()
-        judges.append(Judge(question, _fit(question, _before(transitions), transitions, config, report, name)))
-    return judges
+        scorers.append(
+            HeldOutScorer(question, _fit(question, _inputs_before(transitions), transitions, config, report, name))
+        )
+    return scorers
 
 
 def classified(
@@ -183,35 +185,35 @@ def classified(
     config: ScreeningConfig,
     report: Report | None,
 ) -> Tensor:  # (E, K)
-    """What a classifier says that sees observation, change and action."""
+    """Log posteriors of a classifier that sees observation, change and action."""
     question = WhichInstruction(transitions.task_ids, candidates, _TEMPERATURE)
-    inputs = _around(transitions)
+    inputs = _inputs_around(transitions)
     fitted = _fit(question, inputs, transitions, config, report, "instructions")
     log_posteriors = episodes.means(question.log_posteriors(fitted.queries(inputs)))
     return balanced(log_posteriors, transitions, episodes, candidates)
 
 
 def balanced(evidence: Tensor, transitions: Transitions, episodes: Episodes, candidates: Tensor) -> Tensor:  # (E, K)
-    """Less each candidate's mean over the instructions: none is favoured for being common or easily predicted."""
+    """Less each candidate's mean over the instructions: none is preferred for being common or easily predicted."""
     labels = episodes.first(transitions.task_ids)
     means = [evidence[labels == candidate].mean(dim=0) for candidate in candidates if (labels == candidate).any()]
     return evidence - torch.stack(means).mean(dim=0)
 
 
-def _told_of_round(report: Report | None, number: int) -> Report | None:
-    """The same report, which names every round but the first: most data need no other."""
+def _report_of_round(report: Report | None, number: int) -> Report | None:
+    """The same report, with the number of every round but the first: most data need no other."""
     if report is None or number == 1:
         return report
 
-    def tell(name: str, share: float) -> None:
-        report(f"{name}, round {number} of at most {_MOST_ROUNDS}", share)
+    def report_round(name: str, share: float) -> None:
+        report(f"{name}, round {number} of at most {_MAX_ROUNDS}", share)
 
-    return tell
+    return report_round
 
 
 def _is_wrong(scores: Tensor) -> Tensor:  # (E,) -> (E,) bool
-    together = torch.zeros(len(scores), dtype=torch.int64)  # compared over all tasks
-    return population_weights(fit_two_populations(scores, together), scores, together) <= STRONG_EVIDENCE
+    one_group = torch.zeros(len(scores), dtype=torch.int64)  # compared over all tasks
+    return population_weights(fit_two_populations(scores, one_group), scores, one_group) <= STRONG_EVIDENCE
 
 
 def _fit(
@@ -236,19 +238,19 @@ def _fit(
     )
 
 
-def _before(transitions: Transitions) -> Tensor:  # (N, inputs)
-    """What is known before the chunk is acted: what consequence and action are identified from."""
+def _inputs_before(transitions: Transitions) -> Tensor:  # (N, inputs)
+    """What is known before the chunk is executed: what consequence and action are identified from."""
     codes = INSTRUCTION_DIM**0.5 * instruction_codes(transitions.task_ids)
     return torch.cat([standardised(transitions.observations), codes], dim=1)
 
 
-def _under_one(task: Tensor, inputs: Tensor) -> Tensor:  # (), (N, inputs) -> (N, inputs)
-    """What ``_before`` gives, as if all chunks had the same instruction."""
+def _with_instruction(task: Tensor, inputs: Tensor) -> Tensor:  # (), (N, inputs) -> (N, inputs)
+    """What ``_inputs_before`` gives, as if all chunks had the same instruction."""
     code = INSTRUCTION_DIM**0.5 * instruction_codes(task.view(1))
     return torch.cat([inputs[:, :-INSTRUCTION_DIM], code.expand(len(inputs), -1)], dim=1)
 
 
-def _around(transitions: Transitions) -> Tensor:  # (N, inputs)
+def _inputs_around(transitions: Transitions) -> Tensor:  # (N, inputs)
     """All but the instruction, which is identified from it."""
     changes = F.normalize(transitions.changes, dim=1)
     return torch.cat([standardised(transitions.observations), changes, transitions.actions], dim=1)

@@ -24,7 +24,8 @@ from ptr_robot.data.config import DataConfig, SourceConfig
 from ptr_robot.data.corruptions import corrupt_dataset
 from ptr_robot.data.ground_truth import read_ground_truth
 from ptr_robot.data.segments.dataset import SegmentDataset
-from ptr_robot.envs.metaworld.demonstration import NOT_COMPLETED
+from ptr_robot.envs.demonstration import NOT_COMPLETED
+from ptr_robot.envs.registry import DEFAULT, environment_type
 from ptr_robot.method.scoring.screen import SCREENING_CHANNELS, ScreeningConfig
 from ptr_robot.scorers import EpisodeSet, get_scorer, scorer_names
 from ptr_robot.scorers.tracks import read_tracks
@@ -94,7 +95,7 @@ class Table:
 
     def judge(self, folder: Path, scratch: Path, title: str) -> None:
         """Ask every judge of one dataset."""
-        source = SourceConfig(**source_fields(folder, None))
+        source = SourceConfig(**source_fields(folder, environment_type(DEFAULT), None))
         config = DataConfig(sources=[source], chunk_length=LENGTH, num_chunks=1, image_size=0, cache_dir=str(scratch))
         started = time.monotonic()
         data = SegmentDataset(config)

@@ -21,9 +21,10 @@ from ptr_robot.data.robots import load_robot
 from ptr_robot.data.robots.normalisers import Normaliser
 from ptr_robot.data.robots.slots import SlotMap
 from ptr_robot.data.segments.source import UnifiedMap
-from ptr_robot.eval.interface import Observation, RolloutEpisode
+from ptr_robot.envs.registry import environment_type
+from ptr_robot.eval.interface import RolloutEpisode, RolloutObservation
 from ptr_robot.eval.rollouts import RolloutConfig, rollout
-from ptr_robot.eval.saved_policy import MetaWorldPolicy
+from ptr_robot.eval.saved_policy import SavedPolicy
 from ptr_robot.method.ptr.belief import BeliefTokenizer
 from ptr_robot.method.ptr.config import BeliefConfig
 from ptr_robot.policy.deployed import DeployedPolicy
@@ -38,7 +39,7 @@ EPISODES, MAX_STEPS, EXECUTED = 8, 96, 8
 class TimedPolicy:
     """A policy that counts the processor's time in ``act``, asked for all episodes at once or one by one."""
 
-    def __init__(self, policy: MetaWorldPolicy, *, at_once: bool) -> None:
+    def __init__(self, policy: SavedPolicy, *, at_once: bool) -> None:
         self._policy = policy
         self._at_once = at_once
         self.seconds = 0.0
@@ -47,7 +48,7 @@ class TimedPolicy:
     def reset(self, slot: int, episode: RolloutEpisode) -> None:
         self._policy.reset(slot, episode)
 
-    def act(self, observations: Sequence[Observation]) -> npt.NDArray[Any]:
+    def act(self, observations: Sequence[RolloutObservation]) -> npt.NDArray[Any]:
         started = time.process_time()
         groups = [observations] if self._at_once else [[observation] for observation in observations]
         chunks = np.concatenate([self._policy.act(group) for group in groups])
@@ -56,7 +57,7 @@ class TimedPolicy:
         return chunks
 
 
-def make_policy() -> MetaWorldPolicy:
+def make_policy() -> SavedPolicy:
     """The policy with its initial weights: what it costs does not depend on what it has learnt."""
     robot = load_robot("metaworld")
     source = SourceRecord(
@@ -73,7 +74,7 @@ def make_policy() -> MetaWorldPolicy:
     policy = build_policy(preset("tiny-state"), seed=0)
     sizes = policy.sizes
     belief = BeliefTokenizer(BeliefConfig(), state_dim=sizes.action_state_dim, action_dim=sizes.action_dim)
-    return MetaWorldPolicy(DeployedPolicy(policy, belief, source), source, seed=0)
+    return SavedPolicy(DeployedPolicy(policy, belief, source), "observation.state", {}, seed=0)
 
 
 def _identity(slots: SlotMap) -> UnifiedMap:
@@ -81,12 +82,12 @@ def _identity(slots: SlotMap) -> UnifiedMap:
     return UnifiedMap(slots, Normaliser(zeros, ones, np.zeros(slots.size, dtype=bool)))
 
 
-def measure(policy: MetaWorldPolicy, *, at_once: bool) -> tuple[float, float, int]:
+def measure(policy: SavedPolicy, *, at_once: bool) -> tuple[float, float, int]:
     """Processor seconds of a rollout, milliseconds of the policy for a chunk, and steps taken."""
     config = RolloutConfig(execute_steps=EXECUTED, max_steps=MAX_STEPS, batch_size=EPISODES, num_processes=1)
     timed = TimedPolicy(policy, at_once=at_once)
     started = time.process_time()
-    result = rollout(lambda: timed, [TASK], list(range(EPISODES)), config)
+    result = rollout(lambda: timed, environment_type("metaworld"), [TASK], list(range(EPISODES)), config)
     seconds = time.process_time() - started
     return seconds, 1000 * timed.seconds / timed.num_chunks, sum(episode.num_steps for episode in result.episodes)
 

@@ -15,13 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ptr_robot.envs.collection import plan_episodes, resolve_mixture
-from ptr_robot.envs.metaworld.demonstration import demonstrate
-from ptr_robot.envs.metaworld.environment import MetaWorldEnvironment
-from ptr_robot.envs.metaworld.operators import OPERATORS
-from ptr_robot.envs.metaworld.performance import Demonstration
-from ptr_robot.envs.metaworld.tasks import resolve_tasks
+from ptr_robot.envs.demonstration import demonstrate
+from ptr_robot.envs.metaworld.environment import DEFAULT_CAMERAS
+from ptr_robot.envs.operators import OPERATORS
+from ptr_robot.envs.performance import Demonstration
+from ptr_robot.envs.registry import environment_type
+from ptr_robot.envs.scripted import Workplace
 
 NUM_EPISODES = 24
+METAWORLD = environment_type("metaworld")
 Values = npt.NDArray[np.float64]
 
 
@@ -47,10 +49,10 @@ def with_interval(values: Values, is_faulty: npt.NDArray[np.bool_]) -> str:
 def measure(task: str, match_lengths: bool) -> str:
     """One row of the table."""
     mixture = resolve_mixture({name: 1.0 for name in OPERATORS if name != "quitting"}, OPERATORS, 0.5)
-    environment = MetaWorldEnvironment(task)
+    workplace = Workplace.of(METAWORLD, METAWORLD.make(task, DEFAULT_CAMERAS))
     started = time.process_time()
     shown = [
-        demonstrate(environment, OPERATORS[episode.operator], episode.seeds, match_lengths=match_lengths)
+        demonstrate(workplace, OPERATORS[episode.operator], episode.seeds, match_lengths=match_lengths)
         for episode in plan_episodes([task], NUM_EPISODES, mixture, seed=0)
     ]
     seconds = time.process_time() - started
@@ -65,7 +67,7 @@ def measure(task: str, match_lengths: bool) -> str:
 
 
 def main() -> None:
-    tasks = resolve_tasks(sys.argv[1:] or ["reach", "pick-place"])
+    tasks = METAWORLD.resolve_tasks(sys.argv[1:] or ["reach", "pick-place"])
     print(f"AUROC of {NUM_EPISODES} episodes a task, half of them faulty")
     print("task             matched length               jerk                 clean faulty  s/episode")
     for task in tasks:

@@ -12,18 +12,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import mujoco
 import numpy as np
 import numpy.typing as npt
 
-from ptr_robot.envs.metaworld.environment import MetaWorldEnvironment
-from ptr_robot.envs.metaworld.rendering import CameraConfig
-from ptr_robot.eval.interface import Observation, RolloutEpisode
+from ptr_robot.envs.base import CameraConfig
+from ptr_robot.envs.metaworld.environment import DEFAULT_CAMERAS, MetaWorldEnvironment
+from ptr_robot.envs.registry import environment_type
+from ptr_robot.eval.interface import RolloutEpisode, RolloutObservation
 from ptr_robot.eval.rollouts import RolloutConfig, rollout
 
+METAWORLD = environment_type("metaworld")
 TASK = "pick-place-v3"
+CAMERA = "corner2"
 MAX_STEPS = 96
 CHUNK = 8
 CONFIG = RolloutConfig(execute_steps=CHUNK, max_steps=MAX_STEPS, batch_size=2, num_processes=1)
@@ -35,9 +39,9 @@ class LookingPolicy:
     def reset(self, slot: int, episode: RolloutEpisode) -> None:
         """Nothing is carried."""
 
-    def act(self, observations: Sequence[Observation]) -> npt.NDArray[Any]:
+    def act(self, observations: Sequence[RolloutObservation]) -> npt.NDArray[Any]:
         """A small constant movement, after a look."""
-        brightness = [observation.image.mean() / 255 for observation in observations]
+        brightness = [observation.image(CAMERA).mean() / 255 for observation in observations]
         return np.stack([np.full((CHUNK, 4), 0.05 * value) for value in brightness])
 
 
@@ -52,13 +56,13 @@ def report_rendering(num_frames: int = 40) -> list[str]:
     """Frames a second by image size, and against MuJoCo's renderer as Meta-World sets it up."""
     lines = []
     for image_size in (64, 96, 128, 224):
-        environment = MetaWorldEnvironment(TASK, CameraConfig(image_size=image_size))
+        environment = MetaWorldEnvironment(TASK, CameraConfig((CAMERA,), image_size))
         environment.reset(0)
-        ours = num_frames / _seconds(environment.render, num_frames)
+        ours = num_frames / _seconds(partial(environment.render, CAMERA), num_frames)
         lines.append(f"rendering at {image_size} pixels: {ours:.0f} frames a second of one core")
-    environment = MetaWorldEnvironment(TASK, CameraConfig(image_size=96))
+    environment = MetaWorldEnvironment(TASK, CameraConfig((CAMERA,), 96))
     environment.reset(0)
-    ours = num_frames / _seconds(environment.render, num_frames)
+    ours = num_frames / _seconds(partial(environment.render, CAMERA), num_frames)
     plain = num_frames / _seconds(_plain_renderer(), num_frames)
     lines.append(f"rendering at 96 pixels against shadows and multi-sampling on: {ours / plain:.1f}x as fast")
     return lines
@@ -66,8 +70,8 @@ def report_rendering(num_frames: int = 40) -> list[str]:
 
 def report_looks() -> list[str]:
     """Rollouts that render when the policy looks against a loop that renders every step."""
-    rollout(LookingPolicy, [TASK], [0], CONFIG)  # the first look makes the camera
-    lazy = _seconds(lambda: rollout(LookingPolicy, [TASK], [1, 2], CONFIG))
+    rollout(LookingPolicy, METAWORLD, [TASK], [0], CONFIG)  # the first look makes the camera
+    lazy = _seconds(lambda: rollout(LookingPolicy, METAWORLD, [TASK], [1, 2], CONFIG))
     eager = _seconds(lambda: [_render_every_step(seed) for seed in (1, 2)])
     lazy_rate, eager_rate = (2 * MAX_STEPS / seconds for seconds in (lazy, eager))
     return [
@@ -79,9 +83,10 @@ def report_looks() -> list[str]:
 def report_processes(num_seeds: int = 24) -> list[str]:
     """The time of the same episodes in one process and in two; starting the processes is part of it."""
     seeds = list(range(num_seeds))
-    alone = _seconds(lambda: rollout(LookingPolicy, [TASK], seeds, CONFIG), clock=time.perf_counter)
+    alone = _seconds(lambda: rollout(LookingPolicy, METAWORLD, [TASK], seeds, CONFIG), clock=time.perf_counter)
     both = _seconds(
-        lambda: rollout(LookingPolicy, [TASK], seeds, replace(CONFIG, num_processes=2)), clock=time.perf_counter
+        lambda: rollout(LookingPolicy, METAWORLD, [TASK], seeds, replace(CONFIG, num_processes=2)),
+        clock=time.perf_counter,
     )
     return [
         f"{num_seeds} episodes in two processes: {alone / both:.2f}x as fast as in one ({alone:.1f} s, {both:.1f} s)"
@@ -89,10 +94,10 @@ def report_processes(num_seeds: int = 24) -> list[str]:
 
 
 def _render_every_step(seed: int) -> None:
-    environment = MetaWorldEnvironment(TASK, CONFIG.camera)
+    environment = MetaWorldEnvironment(TASK, DEFAULT_CAMERAS)
     environment.reset(seed)
     for _ in range(MAX_STEPS):
-        brightness = environment.render().mean() / 255
+        brightness = environment.render(CAMERA).mean() / 255
         environment.step(np.full(4, 0.05 * brightness))
 
 

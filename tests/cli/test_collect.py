@@ -22,4 +22,4 @@ def test_help_explains_every_flag(capsys):
 
 
 def test_lengths_are_matched_by_the_command_as_by_the_library():
-    assert CollectConfig().match_lengths is RecordingConfig().match_lengths is True
+    assert CollectConfig().match_lengths is RecordingConfig.match_lengths is True

@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from ptr_robot.envs.base import CameraConfig
 from ptr_robot.envs.collection import PlannedEpisode, plan_episodes, resolve_mixture
 from ptr_robot.envs.metaworld.environment import MetaWorldEnvironment
-from ptr_robot.envs.metaworld.operators import OPERATORS
-from ptr_robot.envs.metaworld.rendering import CameraConfig
+from ptr_robot.envs.metaworld.environment_type import MetaWorld
+from ptr_robot.envs.operators import OPERATORS
 from ptr_robot.envs.recording import RecordedEpisode, RecordingConfig, record
 
-SMALL_CAMERA = CameraConfig(image_size=32)
+CAMERA = "corner2"
+SMALL_CAMERA = CameraConfig((CAMERA,), 32)
+METAWORLD = MetaWorld()
 
 
 @pytest.fixture(scope="session")
@@ -37,4 +40,4 @@ def recorded(
 ) -> tuple[Path, list[RecordedEpisode]]:
     """A dataset with images, simulated by two processes."""
     root = tmp_path_factory.mktemp("sim") / "images"
-    return root, record(root, plan, OPERATORS, RecordingConfig(camera=SMALL_CAMERA, num_workers=2))
+    return root, record(root, plan, METAWORLD, RecordingConfig(SMALL_CAMERA, num_workers=2))

@@ -17,12 +17,13 @@ from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
 from ptr_robot.cli.collect import main
 from ptr_robot.data.ground_truth import read_ground_truth
-from ptr_robot.envs.metaworld.demonstration import demonstrate
+from ptr_robot.envs.demonstration import demonstrate
 from ptr_robot.envs.metaworld.environment import MetaWorldEnvironment
-from ptr_robot.envs.metaworld.operators import OPERATORS
+from ptr_robot.envs.operators import OPERATORS
 from ptr_robot.envs.recording import COLLECTION_FILE, RecordingConfig, record
+from ptr_robot.envs.scripted import Workplace
 from ptr_robot.errors import ConfigError, DataError, PTRError
-from tests.envs.conftest import SMALL_CAMERA
+from tests.envs.conftest import CAMERA, METAWORLD, SMALL_CAMERA
 
 
 @pytest.fixture(scope="module")
@@ -49,13 +50,11 @@ def test_replayed_actions_give_the_recorded_states_and_images(dataset, recorded)
         environment.reset(episode["seeds"]["layout"])
         for step in range(result.num_frames):
             item = dataset[frame]
-            np.testing.assert_array_equal(item["observation.state"], environment.state)
-            np.testing.assert_array_equal(
-                item["observation.environment_state"], environment.environment_state.astype(np.float32)
-            )
+            for key, state in environment.states.items():
+                np.testing.assert_array_equal(item[key], state)
             if step % 20 == 0:
                 image = (item["observation.images.corner2"].permute(1, 2, 0) * 255).round().byte().numpy()
-                np.testing.assert_array_equal(image, environment.render())
+                np.testing.assert_array_equal(image, environment.render(CAMERA))
             environment.step(item["action"].numpy())
             frame += 1
     assert frame == len(dataset)
@@ -63,9 +62,9 @@ def test_replayed_actions_give_the_recorded_states_and_images(dataset, recorded)
 
 def test_the_ground_truth_is_that_of_the_planned_demonstrations(recorded, plan):
     truths = read_ground_truth(recorded[0])
-    environment = MetaWorldEnvironment("reach")
+    workplace = Workplace.of(METAWORLD, MetaWorldEnvironment("reach"))
     for episode in plan:
-        expected = demonstrate(environment, OPERATORS[episode.operator], episode.seeds, match_lengths=True)
+        expected = demonstrate(workplace, OPERATORS[episode.operator], episode.seeds, match_lengths=True)
         truth = truths[episode.episode_index]
         assert truth.faults == expected.faults
         assert truth.is_faulty is OPERATORS[episode.operator].is_faulty
@@ -74,7 +73,7 @@ def test_the_ground_truth_is_that_of_the_planned_demonstrations(recorded, plan):
 
 def test_the_number_of_workers_changes_nothing(recorded, plan, tmp_path):
     root = tmp_path / "alone"
-    record(root, plan, OPERATORS, RecordingConfig(has_images=False, num_workers=1))
+    record(root, plan, METAWORLD, RecordingConfig(SMALL_CAMERA, has_images=False, num_workers=1))
     columns = ["observation.state", "observation.environment_state", "action", "episode_index", "timestamp"]
     tables = [pq.read_table(path / "data/chunk-000/file-000.parquet", columns=columns) for path in (root, recorded[0])]
     assert tables[0].equals(tables[1])
@@ -82,7 +81,7 @@ def test_the_number_of_workers_changes_nothing(recorded, plan, tmp_path):
 
 def test_an_existing_folder_is_left_alone(recorded, plan):
     with pytest.raises(DataError, match="exists already"):
-        record(recorded[0], plan, OPERATORS, RecordingConfig())
+        record(recorded[0], plan, METAWORLD, RecordingConfig(SMALL_CAMERA))
 
 
 @pytest.mark.parametrize(
@@ -92,16 +91,16 @@ def test_an_interrupted_recording_leaves_nothing(plan, tmp_path, error, raised):
     def interrupt(_):
         raise error
 
-    config = RecordingConfig(has_images=False, num_workers=1, match_lengths=False)
+    config = RecordingConfig(SMALL_CAMERA, has_images=False, num_workers=1, match_lengths=False)
     with pytest.raises(raised):
-        record(tmp_path / "new", plan[:1], OPERATORS, config, interrupt)
+        record(tmp_path / "new", plan[:1], METAWORLD, config, interrupt)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_another_process_made_meanwhile_is_named_and_left_alone(plan, tmp_path):
-    config = RecordingConfig(has_images=False, num_workers=1, match_lengths=False)
+    config = RecordingConfig(SMALL_CAMERA, has_images=False, num_workers=1, match_lengths=False)
     with pytest.raises(DataError, match="new was made by another process meanwhile"):
-        record(tmp_path / "new", plan[:1], OPERATORS, config, lambda _: (tmp_path / "new/meta").mkdir(parents=True))
+        record(tmp_path / "new", plan[:1], METAWORLD, config, lambda _: (tmp_path / "new/meta").mkdir(parents=True))
     assert [path.name for path in tmp_path.rglob("*")] == ["new", "meta"]
 
 
@@ -112,8 +111,8 @@ def test_what_a_killed_recording_left_is_removed_by_the_next_one(plan, tmp_path)
     names += [f".newer.partial-{ended.pid}", ".new.partial-ab12"]
     for name in names:
         (tmp_path / name / "meta").mkdir(parents=True)
-    config = RecordingConfig(has_images=False, num_workers=1, match_lengths=False)
-    record(tmp_path / "new", plan[:1], OPERATORS, config)
+    config = RecordingConfig(SMALL_CAMERA, has_images=False, num_workers=1, match_lengths=False)
+    record(tmp_path / "new", plan[:1], METAWORLD, config)
     assert {path.name for path in tmp_path.iterdir()} == {"new", *names[2:]}
 
 
@@ -124,15 +123,15 @@ def test_a_killed_worker_is_one_line_and_leaves_nothing(plan, tmp_path):
         for process in multiprocessing.active_children():
             os.kill(process.pid, signal.SIGKILL)
 
-    config = RecordingConfig(has_images=False, num_workers=2, match_lengths=False)
+    config = RecordingConfig(SMALL_CAMERA, has_images=False, num_workers=2, match_lengths=False)
     with pytest.raises(PTRError, match=r"one of 2 simulation processes .* --num_workers=1"):
-        record(tmp_path / "new", plan * 3, OPERATORS, config, kill_workers)
+        record(tmp_path / "new", plan * 3, METAWORLD, config, kill_workers)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_stopped_command_ends_its_workers_and_leaves_nothing(tmp_path):
     """SIGTERM, as a job scheduler sends it; Ctrl-C takes the same way."""
-    command = [sys.executable, "-m", "ptr_robot.cli.main", "collect", str(tmp_path / "new"), "--tasks=[reach]"]
+    command = [sys.executable, "-m", "ptr_robot.cli.main", "collect", str(tmp_path / "new"), "--env.task=reach"]
     process = subprocess.Popen([*command, "--episodes=500", "--images=false"], stderr=subprocess.PIPE, text=True)
     while process.poll() is None and not list(tmp_path.glob(".new.partial-*/meta/tasks.parquet")):
         time.sleep(0.1)
@@ -146,7 +145,7 @@ def test_a_stopped_command_ends_its_workers_and_leaves_nothing(tmp_path):
 def test_the_command_writes_a_dataset_and_a_summary(tmp_path, capsys):
     output = tmp_path / "command"
     flags = [
-        "--tasks=[reach]",
+        "--env.task=reach",
         "--episodes=2",
         "--operators={brisk: 1, jittery: 1}",
         "--images=false",
@@ -164,11 +163,15 @@ def test_the_command_writes_a_dataset_and_a_summary(tmp_path, capsys):
     ("flags", "words"),
     [
         ([], "name a folder"),
-        (["x", "--tasks=[reech]"], "did you mean 'reach-v3'"),
+        (["x", "--env.task=reech"], "did you mean 'reach-v3'"),
         (["x", "--operators={brisk: 1, jitery: 1}"], "did you mean 'jittery'"),
         (["x", "--episodes=0"], "episodes=0"),
         (["x", "--seed=-1"], "seed=-1 must be 0 or more"),
-        (["x", "--tasks=reech"], "did you mean 'reach-v3'"),
+        (["x", "--tasks=reach"], "--tasks is now --env.task"),
+        (["x", "--camera.image_size=64"], "--camera.image_size is now --env.image_size"),
+        (["x", "--env.type=metawrld"], "no environment 'metawrld'; did you mean 'metaworld'"),
+        (["x", "--env.camera=corner22"], "did you mean 'corner2'"),
+        (["x", "--env.camera=corner,corner2", "--image_key=observation.image"], "there are 2 cameras"),
         (["x", "--operators=brisk"], r"--operators='\{first: 0\.5, second: 1\.0\}'"),
         (["x", "--num_workers=0"], "num_workers=0"),
         (["x", "--image_key=picture"], "must begin with observation.image"),

@@ -10,11 +10,16 @@ from functools import partial
 import numpy as np
 import pytest
 
+from ptr_robot.envs.metaworld.expert import ExpertPolicy
 from ptr_robot.errors import ConfigError, DataError, PTRError, ShapeError
-from ptr_robot.eval.interface import ExpertPolicy
+from ptr_robot.eval import rollouts
 from ptr_robot.eval.results import EpisodeResult, RolloutResult, read_results, write_results
-from ptr_robot.eval.rollouts import RolloutConfig, rollout
-from tests.envs.conftest import SMALL_CAMERA
+from ptr_robot.eval.rollouts import RolloutConfig
+from tests.envs.conftest import CAMERA, METAWORLD, SMALL_CAMERA
+
+
+def rollout(factory, tasks, seeds, config=None):
+    return rollouts.rollout(factory, METAWORLD, tasks, seeds, config)
 
 
 class WanderingPolicy:
@@ -32,11 +37,16 @@ class WanderingPolicy:
         self.num_calls.append(len(observations))
         if self.looks:
             for observation in observations:
-                assert observation.image is observation.image
-        return np.stack([self.generators[o.slot].normal(o.state.mean(), 1.0, size=(6, 4)) for o in observations])
+                assert observation.image(CAMERA) is observation.image(CAMERA)
+        return np.stack(
+            [
+                self.generators[o.slot].normal(o.states["observation.state"].mean(), 1.0, size=(6, 4))
+                for o in observations
+            ]
+        )
 
 
-SHORT = RolloutConfig(execute_steps=4, max_steps=18, batch_size=2, num_processes=1, camera=SMALL_CAMERA)
+SHORT = RolloutConfig(execute_steps=4, max_steps=18, batch_size=2, num_processes=1, cameras=SMALL_CAMERA)
 
 
 def test_experts_succeed():
@@ -57,13 +67,13 @@ def test_processes_change_nothing():
 
 
 def test_images_are_rendered_only_when_the_policy_looks(reach):
-    before = reach.camera.num_renders
+    before = reach.camera(CAMERA).num_renders
     blind = rollout(WanderingPolicy, ["reach"], [1, 2], SHORT)
-    assert reach.camera.num_renders == before
+    assert reach.camera(CAMERA).num_renders == before
     seeing = rollout(partial(WanderingPolicy, looks=True), ["reach"], [1, 2], SHORT)
     assert [episode.num_steps for episode in seeing.episodes] == [18, 18]
     assert [episode.num_looks for episode in seeing.episodes] == [5, 5]  # chunks begin at steps 0, 4, 8, 12, 16
-    assert reach.camera.num_renders == before + 10
+    assert reach.camera(CAMERA).num_renders == before + 10
     assert [episode.num_looks for episode in blind.episodes] == [0, 0]
 
 
@@ -160,7 +170,7 @@ def test_a_killed_process_is_one_line_with_a_remedy():
 )
 def test_impossible_settings_are_refused(settings, words):
     with pytest.raises(ConfigError, match=words):
-        RolloutConfig(**settings)
+        rollout(ExpertPolicy, ["reach"], [1], RolloutConfig(**settings))
 
 
 def test_no_seed_is_refused():

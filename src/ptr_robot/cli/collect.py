@@ -1,4 +1,4 @@
-"""``ptr collect``: record scripted Meta-World operators of stated skill as a LeRobot dataset."""
+"""``ptr collect``: record scripted operators of stated skill in an environment as a LeRobot dataset."""
 
 from __future__ import annotations
 
@@ -12,14 +12,20 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from ptr_robot.cli.flags import parse_flags
+from ptr_robot.cli.flags import parse_flags, refuse_renamed
+from ptr_robot.envs.choice import EnvironmentChoice
 from ptr_robot.envs.collection import PlannedEpisode, plan_episodes, resolve_mixture
-from ptr_robot.envs.metaworld.operators import OPERATORS, OperatorConfig, read_operators
-from ptr_robot.envs.metaworld.rendering import CameraConfig
-from ptr_robot.envs.metaworld.tasks import resolve_tasks
+from ptr_robot.envs.operators import OperatorConfig, read_operators
 from ptr_robot.envs.recording import RecordedEpisode, RecordingConfig, record
 from ptr_robot.errors import ConfigError
 from ptr_robot.progress import counting
+
+# What flags of version 0.1 are called now.
+RENAMED = {
+    "tasks": "env.task",
+    "camera.name": "env.camera",
+    "camera.image_size": "env.image_size",
+}
 
 
 @dataclass
@@ -28,8 +34,8 @@ class CollectConfig:
 
     # The dataset's folder, which must not exist yet; may be given as a bare word.
     output: str = ""
-    # Meta-World's names; the version may be left out: --tasks=reach,push
-    tasks: list[str] = field(default_factory=lambda: ["reach-v3", "push-v3", "pick-place-v3"])
+    # Which environment, tasks and cameras: --env.type=metaworld --env.task=reach,push
+    env: EnvironmentChoice = field(default_factory=EnvironmentChoice)
     # Of each task.
     episodes: int = 20
     # Shares by name: --operators='{steady: 2, fumbling: 1}'; none named: all but quitting, alike.
@@ -44,9 +50,7 @@ class CollectConfig:
     images: bool = True
     # AV1 files in place of lossless images in the tables.
     video: bool = False
-    # What the images show, and how large they are.
-    camera: CameraConfig = field(default_factory=CameraConfig)
-    # The images' feature; unset: observation.images.<camera>
+    # The images' feature where one camera records; unset: as the environment calls it, observation.images.<camera>.
     image_key: str | None = None
     # Processes that simulate; the dataset is the same for any number.
     num_workers: int = 2
@@ -56,13 +60,17 @@ class CollectConfig:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the verb."""
+    refuse_renamed(arguments, RENAMED)
     config = parse_flags(CollectConfig, arguments, positional=["output"])
     if not config.output:
         raise ConfigError("where to? name a folder that does not exist yet: ptr collect FOLDER")
-    operators = OPERATORS if config.operators_path is None else read_operators(Path(config.operators_path))
+    kind = config.env.kind
+    operators = kind.scripted.operators
+    if config.operators_path is not None:
+        operators = read_operators(Path(config.operators_path), operators)
     shares = config.operators or {name: 1.0 for name in operators if name != "quitting"}
     mixture = resolve_mixture(shares, operators, config.fault_fraction)
-    planned = plan_episodes(resolve_tasks(config.tasks), config.episodes, mixture, config.seed, operators)
+    planned = plan_episodes(config.env.tasks(kind.default_tasks), config.episodes, mixture, config.seed, operators)
     recorded = _record_with_progress(config, planned, operators)
     console = Console()
     console.print(summary(recorded))
@@ -90,10 +98,10 @@ def _record_with_progress(
     config: CollectConfig, planned: Sequence[PlannedEpisode], operators: Mapping[str, OperatorConfig]
 ) -> list[RecordedEpisode]:
     recording = RecordingConfig(
+        cameras=config.env.cameras(),
         has_images=config.images,
         has_videos=config.video,
-        camera=config.camera,
-        image_key=config.image_key or f"observation.images.{config.camera.name}",
+        image_key=config.image_key,
         match_lengths=config.match_lengths,
         num_workers=config.num_workers,
     )
@@ -105,4 +113,4 @@ def _record_with_progress(
             num_frames += episode.num_frames
             advance(f", {num_frames / (time.monotonic() - started):.0f} frames/s")
 
-        return record(Path(config.output), planned, operators, recording, note)
+        return record(Path(config.output), planned, config.env.kind, recording, note, operators)

@@ -7,7 +7,7 @@ import dataclasses
 import io
 import sys
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TypeVar
@@ -71,6 +71,14 @@ def parse_flags(config_class: type[Config], arguments: Sequence[str], positional
     except draccus.ParsingError as error:
         raise _own_error(error) or ConfigError(_last_line(str(error))) from error
     return parsed
+
+
+def refuse_renamed(arguments: Sequence[str], renamed: Mapping[str, str]) -> None:
+    """Name the present flag to who writes one of an earlier version."""
+    for word in arguments:
+        name = word.removeprefix("--").partition("=")[0]
+        if word.startswith("--") and name in renamed:
+            raise ConfigError(f"--{name} is now --{renamed[name]}; see {program.get()} --help")
 
 
 def _check_config_file(path: Path, config_class: type) -> None:

@@ -17,7 +17,7 @@ from ptr_robot.cli.flags import program
 from ptr_robot.errors import ConfigError, PTRError, did_you_mean
 
 VERBS: dict[str, str] = {
-    "collect": "record scripted Meta-World operators of stated skill as a LeRobot dataset",
+    "collect": "record scripted operators of stated skill in simulation as a LeRobot dataset",
     "corrupt": "write a corrupted copy of a dataset, with the ground truth of what was done",
     "demo": "collect mixed-quality demonstrations, train SFT, PTR and the clean part, and compare",
     "eval": "run a checkpoint over tasks and seeds, and report its success",

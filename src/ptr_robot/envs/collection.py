@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from ptr_robot.envs.metaworld.operators import OPERATORS, OperatorConfig
-from ptr_robot.envs.metaworld.performance import DemonstrationSeeds
+from ptr_robot.envs.operators import OPERATORS, OperatorConfig
+from ptr_robot.envs.performance import DemonstrationSeeds
 from ptr_robot.errors import ConfigError, did_you_mean
 
 Key = TypeVar("Key")
@@ -28,6 +28,11 @@ class PlannedEpisode:
     task: str
     operator: str
     seeds: DemonstrationSeeds
+
+
+def clean_operators(operators: Mapping[str, OperatorConfig]) -> dict[str, float]:
+    """Shares of those without a fault, all alike."""
+    return {name: 1.0 for name, operator in operators.items() if not operator.is_faulty}
 
 
 def resolve_mixture(

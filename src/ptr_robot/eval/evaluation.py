@@ -14,12 +14,12 @@ from typing import Any
 
 import torch
 
-from ptr_robot.envs.metaworld.tasks import resolve_tasks
+from ptr_robot.envs.choice import EnvironmentChoice
 from ptr_robot.errors import ConfigError
 from ptr_robot.eval.results import EpisodeResult, RolloutResult
-from ptr_robot.eval.rollouts import RolloutConfig, rollout
+from ptr_robot.eval.rollouts import RolloutConfig, check_max_steps, rollout
 from ptr_robot.eval.saved_policy import (
-    camera_of,
+    cameras_of,
     checkpoint_folder,
     load_rollout_policy,
     same_checkpoint,
@@ -48,17 +48,11 @@ class PolicyFlags:
 
 
 @dataclass(frozen=True)
-class EnvironmentFlags:
-    """Where it acts."""
+class EnvironmentFlags(EnvironmentChoice):
+    """Where it acts: by default with the cameras and the image size that the policy was trained with."""
 
-    # Meta-World tasks, separated by commas; the version may be left out.
-    task: str = "reach-v3"
-    # One of Meta-World's cameras; by default the one that the policy's camera key names.
-    camera: str | None = None
-    # Pixels a side of what the camera gives, before the policy resizes it; by default those of the policy's data.
-    image_size: int | None = None
-    # When an episode counts as failed.
-    max_steps: int = 400
+    # When an episode counts as failed; by default when the environment's own protocol says.
+    max_steps: int | None = None
 
 
 @dataclass(frozen=True)
@@ -75,7 +69,7 @@ class EpisodeFlags:
 
 @dataclass(frozen=True)
 class EvaluationConfig:
-    """Run a policy over tasks and seeds: ptr eval --policy.path=RUN --env.task=reach-v3,push-v3."""
+    """Run a policy over tasks and seeds: ptr eval --policy.path=RUN --env.type=metaworld --env.task=reach,push."""
 
     policy: PolicyFlags = field(default_factory=PolicyFlags)
     env: EnvironmentFlags = field(default_factory=EnvironmentFlags)
@@ -103,13 +97,11 @@ class EvaluationConfig:
         for name, value in (("num_workers", self.num_workers), ("eval.n_action_steps", self.eval.n_action_steps)):
             if value is not None and value < 1:
                 raise ConfigError(f"{name} is {value}; it must be at least 1")
-        if not self.env.task.strip(", "):
-            raise ConfigError("env.task names no task; for example --env.task=reach,push")
 
     @property
     def tasks(self) -> tuple[str, ...]:
         """The tasks by their full names."""
-        return resolve_tasks([name.strip() for name in self.env.task.split(",") if name.strip()])
+        return self.env.tasks(self.env.kind.default_tasks[:1])
 
     @property
     def seeds(self) -> range:
@@ -146,8 +138,16 @@ def _evaluate(
     started = time.monotonic()
     episodes: list[EpisodeResult] = []
     for number, (tasks, settings) in groups.items():
-        load = functools.partial(load_rollout_policy, config.policy.path, config.seed, number, config.policy.device)
-        episodes += rollout(load, tasks, list(config.seeds), settings, on_episode).episodes
+        load = functools.partial(
+            load_rollout_policy,
+            config.policy.path,
+            config.seed,
+            config.env.kind,
+            number,
+            config.policy.device,
+            config.env.camera_names,
+        )
+        episodes += rollout(load, config.env.kind, tasks, list(config.seeds), settings, on_episode).episodes
     result = RolloutResult(tuple(sorted(episodes, key=lambda episode: config.tasks.index(episode.task))))
     executed = dataclasses.replace(config.eval, n_action_steps=executed_steps(config))
     config = dataclasses.replace(config, eval=executed)
@@ -173,7 +173,7 @@ def rollout_config(config: EvaluationConfig, source: SourceRecord) -> RolloutCon
         max_steps=config.env.max_steps,
         batch_size=config.eval.batch_size,
         num_processes=config.num_workers,
-        camera=camera_of(config.policy.path, source, config.env.image_size, config.env.camera),
+        cameras=cameras_of(config.policy.path, source, config.env.kind, config.env.image_size, config.env.camera_names),
         videos_per_task=config.videos,
         videos_dir=str(config.output / VIDEOS_FOLDER) if config.videos else None,
     )
@@ -228,7 +228,9 @@ def checked_groups(config: EvaluationConfig) -> dict[int, tuple[list[str], Rollo
     if not folder.is_dir():
         raise ConfigError(f"--policy.path={config.policy.path}: there is no such folder")
     sources = read_sources(folder)
-    chosen = tasks_by_source(config.policy.path, sources, config.tasks)
+    for task in config.tasks:
+        check_max_steps(config.env.kind, task, config.env.max_steps)
+    chosen = tasks_by_source(config.policy.path, sources, config.env.kind, config.tasks)
     groups = {number: (tasks, rollout_config(config, sources[number])) for number, tasks in chosen.items()}
     _check_output(config)
     return groups

@@ -22,6 +22,7 @@ class EpisodeResult:
     num_steps: int
     num_looks: int
     video: str | None = None
+    initial_state: int | None = None  # official, by number; None: the seed drew the layout
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class RolloutResult:
 
 
 def write_results(path: Path, result: RolloutResult) -> None:
-    """Write the JSON file, whole or not at all."""
+    """Write the JSON file, atomically."""
     partial = path.with_name(path.name + ".partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

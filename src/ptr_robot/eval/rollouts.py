@@ -12,12 +12,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ptr_robot.envs.metaworld.environment import ACTION_DIM, MAX_STEPS, MetaWorldEnvironment
-from ptr_robot.envs.metaworld.rendering import CameraConfig, Image
-from ptr_robot.envs.metaworld.tasks import resolve_tasks
+from ptr_robot.envs.base import CameraConfig, Environment, EnvironmentType, Image
 from ptr_robot.envs.workers import worker_processes
 from ptr_robot.errors import ConfigError, ShapeError
-from ptr_robot.eval.interface import Observation, RolloutEpisode, RolloutPolicy
+from ptr_robot.eval.interface import RolloutEpisode, RolloutObservation, RolloutPolicy
 from ptr_robot.eval.results import EpisodeResult, RolloutResult
 from ptr_robot.eval.videos import write_video
 
@@ -29,10 +27,10 @@ class RolloutConfig:
     """How rollouts are run. ``batch_size`` may change a policy's rounding, ``num_processes`` changes nothing."""
 
     execute_steps: int = 8  # how many actions of a chunk are executed before the policy looks again
-    max_steps: int = 400
+    max_steps: int | None = None  # when an episode counts as failed; None: as the environment has it for the task
     batch_size: int = 8  # environments that one process steps together; the policy is called once for all
     num_processes: int = 2
-    camera: CameraConfig = field(default_factory=CameraConfig)
+    cameras: CameraConfig | None = None  # the first makes the videos; None: the environment's usual ones
     videos_per_task: int = 0
     videos_dir: str | None = None
 
@@ -40,14 +38,34 @@ class RolloutConfig:
         for name in ("execute_steps", "batch_size", "num_processes"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name}={getattr(self, name)} must be at least 1")
-        if not 1 <= self.max_steps <= MAX_STEPS:
-            raise ConfigError(f"max_steps={self.max_steps} is out of range; Meta-World allows 1 to {MAX_STEPS}")
+        if self.max_steps is not None and self.max_steps < 1:
+            raise ConfigError(f"max_steps={self.max_steps} must be at least 1")
         if self.videos_per_task and self.videos_dir is None:
             raise ConfigError(f"videos_per_task={self.videos_per_task} needs videos_dir, the folder to write them to")
 
 
+@dataclass(frozen=True)
+class _Plan:
+    """What every process is told."""
+
+    environment_type: EnvironmentType
+    config: RolloutConfig
+    cameras: CameraConfig
+    max_steps: dict[str, int]  # by task
+    recorded: frozenset[RolloutEpisode]
+
+
+def check_max_steps(environment_type: EnvironmentType, task: str, max_steps: int | None) -> int:
+    """When an episode of the task ends without success; more than its simulator allows is refused."""
+    limits = environment_type.step_limits(task)
+    if max_steps is not None and not 1 <= max_steps <= limits.most:
+        raise ConfigError(f"max_steps={max_steps} is out of range; {environment_type.title} allows 1 to {limits.most}")
+    return limits.usual if max_steps is None else max_steps
+
+
 def rollout(
     policy_factory: PolicyFactory,
+    environment_type: EnvironmentType,
     tasks: Sequence[str],
     seeds: Sequence[int],
     config: RolloutConfig | None = None,
@@ -60,13 +78,22 @@ def rollout(
     holds the same episodes.
     """
     config = config or RolloutConfig()
-    episodes = [RolloutEpisode(task, seed) for task in resolve_tasks(tasks) for seed in seeds]
-    if not episodes:
+    resolved = environment_type.resolve_tasks(tasks)
+    episodes = {task: plan_episodes(environment_type, task, seeds) for task in resolved}
+    if not seeds:
         raise ConfigError("no seed was given; rollouts need at least one")
-    recorded = {RolloutEpisode(task, seed) for task in resolve_tasks(tasks) for seed in seeds[: config.videos_per_task]}
-    groups = [episodes[start : start + config.batch_size] for start in range(0, len(episodes), config.batch_size)]
+    plan = _Plan(
+        environment_type,
+        config,
+        environment_type.check_cameras(config.cameras or CameraConfig(environment_type.default_cameras)),
+        {task: check_max_steps(environment_type, task, config.max_steps) for task in resolved},
+        frozenset(episode for own in episodes.values() for episode in own[: config.videos_per_task]),
+    )
+    together = min(config.batch_size, environment_type.max_per_process or config.batch_size)
+    ordered = [episode for own in episodes.values() for episode in own]
+    groups = [ordered[start : start + together] for start in range(0, len(ordered), together)]
     results: list[EpisodeResult] = []
-    for group_results in _run_groups(policy_factory, groups, frozenset(recorded), config):
+    for group_results in _run_groups(policy_factory, groups, plan):
         results.extend(group_results)
         if on_episode is not None:
             for result in group_results:
@@ -74,32 +101,35 @@ def rollout(
     return RolloutResult(tuple(results))
 
 
-Groups = Sequence[Sequence[RolloutEpisode]]
+def plan_episodes(environment_type: EnvironmentType, task: str, seeds: Sequence[int]) -> list[RolloutEpisode]:
+    """The episodes of a task: official initial states in their order where there are some, or the seeds' layouts."""
+    count = environment_type.num_initial_states(task)
+    return [RolloutEpisode(task, seed, number % count if count else None) for number, seed in enumerate(seeds)]
 
 
 def _run_groups(
-    policy_factory: PolicyFactory, groups: Groups, recorded: frozenset[RolloutEpisode], config: RolloutConfig
+    policy_factory: PolicyFactory, groups: Sequence[Sequence[RolloutEpisode]], plan: _Plan
 ) -> Iterator[list[EpisodeResult]]:
-    num_processes = min(config.num_processes, len(groups))
+    num_processes = min(plan.config.num_processes, len(groups))
     if num_processes == 1:
-        worker = _Worker(policy_factory, recorded, config)
-        yield from map(worker.run_group, groups)
+        worker = _Worker(policy_factory, plan)
+        try:
+            yield from map(worker.run_group, groups)
+        finally:
+            worker.close()
         return
     sharing_factory = functools.partial(_make_sharing_policy, policy_factory, num_processes)
-    with worker_processes(num_processes, _start_worker, (sharing_factory, recorded, config)) as executor:
+    with worker_processes(num_processes, _start_worker, (sharing_factory, plan)) as executor:
         yield from executor.map(_run_group, groups)
 
 
 class _Worker:
     """One process's policy and environments; environments are kept from group to group."""
 
-    def __init__(
-        self, policy_factory: PolicyFactory, recorded: frozenset[RolloutEpisode], config: RolloutConfig
-    ) -> None:
+    def __init__(self, policy_factory: PolicyFactory, plan: _Plan) -> None:
         self._policy_factory = policy_factory
-        self._recorded = recorded
-        self._config = config
-        self._idle: list[MetaWorldEnvironment] = []
+        self._plan = plan
+        self._idle: list[Environment] = []
 
     @functools.cached_property
     def _policy(self) -> RolloutPolicy:
@@ -108,30 +138,46 @@ class _Worker:
 
     def run_group(self, group: Sequence[RolloutEpisode]) -> list[EpisodeResult]:
         """Step the group's environments together until every episode has ended."""
+        self._keep({episode.task for episode in group})
         runs = [self._begin(slot, episode) for slot, episode in enumerate(group)]
-        while running := [run for run in runs if not run.is_over(self._config.max_steps)]:
-            observations = [Observation(run.environment, run.slot, run.episode) for run in running]
-            chunks = _checked(self._policy.act(observations), len(running))
+        self._keep(set())
+        while running := [run for run in runs if not run.is_over]:
+            observations = [RolloutObservation(run.environment, run.slot, run.episode) for run in running]
+            chunks = _checked(self._policy.act(observations), len(running), self._plan.environment_type.action.size)
             for run, observation, chunk in zip(running, observations, chunks, strict=True):
-                run.num_looks += "image" in vars(observation)
-                run.execute(chunk[: self._config.execute_steps], self._config.max_steps)
+                run.num_looks += observation.has_looked
+                run.execute(chunk[: self._plan.config.execute_steps])
         self._idle = [run.environment for run in runs]
         return [self._finish(run) for run in runs]
 
+    def close(self) -> None:
+        """Give back the environments."""
+        self._keep(set())
+
+    def _keep(self, tasks: set[str]) -> None:
+        """Close what this group does not use, before anything is made: some simulators allow one at a time."""
+        for environment in self._idle:
+            if environment.task not in tasks:
+                environment.close()
+        self._idle = [environment for environment in self._idle if environment.task in tasks]
+
     def _begin(self, slot: int, episode: RolloutEpisode) -> _Run:
+        plan = self._plan
         idle = next((environment for environment in self._idle if environment.task == episode.task), None)
         if idle is not None:
             self._idle.remove(idle)
-        environment = idle or MetaWorldEnvironment(episode.task, self._config.camera)
-        environment.reset(episode.seed)
+        environment = idle or plan.environment_type.make(episode.task, plan.cameras)
+        environment.reset(episode.seed, episode.initial_state)
         self._policy.reset(slot, episode)
-        return _Run(slot, episode, environment, frames=[] if episode in self._recorded else None)
+        films = plan.cameras.names[0] if episode in plan.recorded else None
+        return _Run(slot, episode, environment, plan.max_steps[episode.task], films)
 
     def _finish(self, run: _Run) -> EpisodeResult:
         video = None
-        if run.frames is not None and self._config.videos_dir is not None:
-            video = str(Path(self._config.videos_dir) / f"{run.episode.task}-seed-{run.episode.seed}.mp4")
-            write_video(Path(video), run.frames)
+        if run.films is not None and self._plan.config.videos_dir is not None:
+            name = f"{run.episode.task.replace('/', '-')}-seed-{run.episode.seed}.mp4"
+            video = str(Path(self._plan.config.videos_dir) / name)
+            write_video(Path(video), run.frames, self._plan.environment_type.frames_per_second)
         return EpisodeResult(
             task=run.episode.task,
             seed=run.episode.seed,
@@ -139,6 +185,7 @@ class _Worker:
             num_steps=run.environment.num_steps,
             num_looks=run.num_looks,
             video=video,
+            initial_state=run.episode.initial_state,
         )
 
 
@@ -148,29 +195,32 @@ class _Run:
 
     slot: int
     episode: RolloutEpisode
-    environment: MetaWorldEnvironment
-    frames: list[Image] | None
+    environment: Environment
+    max_steps: int
+    films: str | None  # the camera whose frames are kept
+    frames: list[Image] = field(default_factory=list)
     num_looks: int = 0
 
-    def is_over(self, max_steps: int) -> bool:
-        return self.environment.is_success or self.environment.num_steps >= max_steps
+    @property
+    def is_over(self) -> bool:
+        return self.environment.is_success or self.environment.num_steps >= self.max_steps
 
-    def execute(self, chunk: npt.NDArray[np.float64], max_steps: int) -> None:
+    def execute(self, chunk: npt.NDArray[np.float64]) -> None:
         """Execute a chunk open loop; success ends it, as it ends an episode in LeRobot's environment."""
         for action in chunk:
-            if self.is_over(max_steps):
+            if self.is_over:
                 return
-            if self.frames is not None:
-                self.frames.append(self.environment.render())
+            if self.films is not None:
+                self.frames.append(self.environment.render(self.films))
             self.environment.step(action)
 
 
 _worker: _Worker | None = None
 
 
-def _start_worker(policy_factory: PolicyFactory, recorded: frozenset[RolloutEpisode], config: RolloutConfig) -> None:
+def _start_worker(policy_factory: PolicyFactory, plan: _Plan) -> None:
     global _worker
-    _worker = _Worker(policy_factory, recorded, config)
+    _worker = _Worker(policy_factory, plan)
 
 
 def _make_sharing_policy(policy_factory: PolicyFactory, num_processes: int) -> RolloutPolicy:
@@ -187,10 +237,10 @@ def _run_group(group: Sequence[RolloutEpisode]) -> list[EpisodeResult]:
     return _worker.run_group(group)
 
 
-def _checked(chunks: npt.NDArray[np.float64], num_observations: int) -> npt.NDArray[np.float64]:
-    if chunks.ndim != 3 or chunks.shape[0] != num_observations or chunks.shape[1] < 1 or chunks.shape[2] != ACTION_DIM:
+def _checked(chunks: npt.NDArray[np.float64], num_observations: int, action_size: int) -> npt.NDArray[np.float64]:
+    if chunks.ndim != 3 or chunks.shape[0] != num_observations or chunks.shape[1] < 1 or chunks.shape[2] != action_size:
         raise ShapeError(
             f"the policy returned chunks of shape {chunks.shape} for {num_observations} observations; "
-            f"it must return ({num_observations}, L, {ACTION_DIM}) with L at least 1"
+            f"it must return ({num_observations}, L, {action_size}) with L at least 1"
         )
     return chunks

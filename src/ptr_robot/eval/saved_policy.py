@@ -1,38 +1,35 @@
-"""A trained policy in Meta-World: loaded from its checkpoint in the process that uses it, seeded by episode."""
+"""A trained policy in an environment: loaded from its checkpoint in the process that uses it, seeded by episode."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptr_robot.envs.metaworld.environment import ACTION_DIM, ENVIRONMENT_STATE_DIM, STATE_DIM
-from ptr_robot.envs.metaworld.rendering import CameraConfig
-from ptr_robot.envs.metaworld.tasks import instructions
+from ptr_robot.envs.base import CameraConfig, EnvironmentType
 from ptr_robot.errors import ConfigError
-from ptr_robot.eval.interface import Observation, RolloutEpisode
+from ptr_robot.eval.interface import RolloutEpisode, RolloutObservation
 from ptr_robot.policy.deployed import DeployedPolicy, RobotObservation
 from ptr_robot.train.sources import SourceRecord
 from ptr_robot.train.trained import load_trained, pretrained_folder
 
-# The states that Meta-World gives, under the names that ``ptr collect`` and LeRobot record them by.
-STATE_SIZES = {"observation.state": STATE_DIM, "observation.environment_state": ENVIRONMENT_STATE_DIM}
 LAST_CHECKPOINT = Path("checkpoints") / "last"
 
 
-class MetaWorldPolicy:
+class SavedPolicy:
     """What ``rollout`` asks of a policy, answered by a deployed one.
 
-    The camera and the state are those of training: the policy's own record says which view it looks through, and
-    whether it feels the hand alone or everything that Meta-World observes.
+    The cameras and the state are those of training: the policy's own record says which views it looks through, and
+    which of the environment's states it is given.
     """
 
-    def __init__(self, deployed: DeployedPolicy, source: SourceRecord, seed: int) -> None:
+    def __init__(self, deployed: DeployedPolicy, state_key: str, camera_of_key: Mapping[str, str], seed: int) -> None:
         self._deployed = deployed
-        self._sees_everything = source.state_map.slots.size == ENVIRONMENT_STATE_DIM
+        self._state_key = state_key
+        self._camera_of_key = camera_of_key
         self._seed = seed
 
     def reset(self, slot: int, episode: RolloutEpisode) -> None:
@@ -40,27 +37,37 @@ class MetaWorldPolicy:
         numbers = [self._seed, zlib.crc32(episode.task.encode()), episode.seed]
         self._deployed.reset(slot, int(np.random.SeedSequence(numbers).generate_state(1)[0]))
 
-    def act(self, observations: Sequence[Observation]) -> NDArray[np.float32]:  # (N, L, 4)
+    def act(self, observations: Sequence[RolloutObservation]) -> NDArray[np.float32]:  # (N, L, Da)
         """The next chunk of each episode."""
         slots = [observation.slot for observation in observations]
         return self._deployed.act(slots, [self._observe(observation) for observation in observations])
 
-    def _observe(self, observation: Observation) -> RobotObservation:
-        return RobotObservation(
-            state=observation.environment_state if self._sees_everything else observation.state,
-            images={key: observation.image for key in self._deployed.camera_keys},  # noqa: C420 (no key: no rendering)
-            instruction=observation.instruction,
-        )
+    def _observe(self, observation: RolloutObservation) -> RobotObservation:
+        images = {key: observation.image(self._camera_of_key[key]) for key in self._deployed.camera_keys}
+        return RobotObservation(observation.states[self._state_key], images, observation.instruction)
 
 
-def load_rollout_policy(path: str, seed: int, number: int | None = None, device: str = "cpu") -> MetaWorldPolicy:
-    """The policy at ``path`` with the maps of one of its sources, the first that Meta-World can feed unless named.
+def load_rollout_policy(
+    path: str,
+    seed: int,
+    environment_type: EnvironmentType,
+    number: int | None = None,
+    device: str = "cpu",
+    camera_names: Sequence[str] | None = None,
+) -> SavedPolicy:
+    """The policy at ``path`` with the maps of one of its sources, the first that can be fed unless named.
 
     A partial of this function is what ``rollout`` calls in each of its processes.
     """
     trained = load_trained(checkpoint_folder(Path(path)))
-    source = trained.sources[fed_sources(path, trained.sources)[0] if number is None else number]
-    return MetaWorldPolicy(DeployedPolicy(trained.policy, trained.belief, source, device=device), source, seed)
+    fed = fed_sources(path, trained.sources, environment_type)
+    source = trained.sources[fed[0] if number is None else number]
+    cameras = cameras_by_key(path, source, environment_type, camera_names)
+    deployed = DeployedPolicy(trained.policy, trained.belief, source, device=device)
+    state_key = state_key_of(source, environment_type)
+    if state_key is None:
+        raise ConfigError(f"{path}: {environment_type.title} has no state like the one of source {number}")
+    return SavedPolicy(deployed, state_key, cameras, seed)
 
 
 def checkpoint_folder(path: Path) -> Path:
@@ -74,12 +81,14 @@ def same_checkpoint(one: Path, other: Path) -> bool:
     return pretrained_folder(one).resolve() == pretrained_folder(other).resolve()
 
 
-def tasks_by_source(path: str, sources: Sequence[SourceRecord], tasks: Sequence[str]) -> dict[int, list[str]]:
+def tasks_by_source(
+    path: str, sources: Sequence[SourceRecord], environment_type: EnvironmentType, tasks: Sequence[str]
+) -> dict[int, list[str]]:
     """Which tasks are met with the maps of which source: one that shows the task, or the only one there is."""
-    fed, words = fed_sources(path, sources), instructions()
+    fed = fed_sources(path, sources, environment_type)
     chosen: dict[int, list[str]] = {}
     for task in tasks:
-        showing = [number for number in fed if words[task] in sources[number].tasks]
+        showing = [number for number in fed if environment_type.instruction(task) in sources[number].tasks]
         if not showing and len(fed) > 1:
             names = ", ".join(sources[number].name for number in fed)
             raise ConfigError(f"{path} was trained on {names}, none of which shows {task}: name tasks that one shows")
@@ -87,12 +96,13 @@ def tasks_by_source(path: str, sources: Sequence[SourceRecord], tasks: Sequence[
     return chosen
 
 
-def fed_sources(path: str, sources: Sequence[SourceRecord]) -> list[int]:
-    """The sources that Meta-World can feed, by number; a policy of another robot is refused in one line."""
+def fed_sources(path: str, sources: Sequence[SourceRecord], environment_type: EnvironmentType) -> list[int]:
+    """The sources that the environment can feed, by number; a policy of another robot is refused in one line."""
+    action_size = environment_type.action.size
     numbers = [
         number
         for number, source in enumerate(sources)
-        if _is_fed(source) and source.action_map.slots.size == ACTION_DIM
+        if state_key_of(source, environment_type) is not None and source.action_map.slots.size == action_size
     ]
     if numbers:
         return numbers
@@ -101,41 +111,60 @@ def fed_sources(path: str, sources: Sequence[SourceRecord]) -> list[int]:
         f"action {source.action_map.slots.size})"
         for source in sources
     )
+    sizes = " or ".join(str(feature.size) for feature in environment_type.states.values())
+    title = environment_type.title
     raise ConfigError(
-        f"{path} was trained for {known}; Meta-World gives a state of {STATE_DIM} or {ENVIRONMENT_STATE_DIM} numbers "
-        f"and takes an action of {ACTION_DIM}: evaluate a policy that was trained on Meta-World"
+        f"{path} was trained for {known}; {title} gives a state of {sizes} numbers "
+        f"and takes an action of {action_size}: evaluate a policy that was trained on {title}"
     )
 
 
-def _is_fed(source: SourceRecord) -> bool:
-    """Whether its state is one of Meta-World's; a record of an earlier version tells by its length alone."""
-    size = source.state_map.slots.size
-    return size in STATE_SIZES.values() if source.state_key is None else STATE_SIZES.get(source.state_key) == size
+def state_key_of(source: SourceRecord, environment_type: EnvironmentType) -> str | None:
+    """Which of the environment's states the policy was trained on; a record of version 0.1 may tell by size alone."""
+    fitting = [key for key, feature in environment_type.states.items() if feature.size == source.state_map.slots.size]
+    if source.state_key is not None:
+        return source.state_key if source.state_key in fitting else None
+    return fitting[0] if fitting else None
 
 
-def camera_of(path: str, source: SourceRecord, image_size: int | None = None, name: str | None = None) -> CameraConfig:
-    """The camera that the policy looks through, found by its key, with the pixels of its data, unless the user says."""
-    image_size = recorded_size(path, source) if image_size is None else image_size
+def cameras_by_key(
+    path: str, source: SourceRecord, environment_type: EnvironmentType, names: Sequence[str] | None = None
+) -> dict[str, str]:
+    """The camera behind each key that the policy looks through: found by the key, unless the user names them."""
     keys = [key for key in source.cameras if key is not None]
-    if len(keys) > 1:
-        raise ConfigError(f"{path} looks through {', '.join(keys)}; Meta-World's rollouts have one camera")
-    if not keys or name is not None:
-        return CameraConfig(name or CameraConfig.name, image_size)
+    if names is not None and keys:
+        if len(names) != len(keys):
+            raise ConfigError(f"{path} looks through {', '.join(keys)}; name as many cameras with --env.camera")
+        return dict(zip(keys, names, strict=True))
     try:
-        return CameraConfig(keys[0].rpartition(".")[2], image_size)
+        return {key: environment_type.camera_of(key) for key in keys}
     except ConfigError as error:
-        raise ConfigError(f"{path} looks through {keys[0]!r}: {error}; name one with --env.camera") from error
+        raise ConfigError(f"{path} looks through {', '.join(keys)}: {error}; name one with --env.camera") from error
+
+
+def cameras_of(
+    path: str,
+    source: SourceRecord,
+    environment_type: EnvironmentType,
+    image_size: int | None = None,
+    names: Sequence[str] | None = None,
+) -> CameraConfig:
+    """The cameras that the policy looks through, with the pixels of its data, unless the user says."""
+    found = tuple(dict.fromkeys(cameras_by_key(path, source, environment_type, names).values()))
+    chosen = found or tuple(names or environment_type.default_cameras)
+    size = recorded_size(path, source) if image_size is None else image_size
+    return environment_type.check_cameras(CameraConfig(chosen, size))
 
 
 def recorded_size(path: str, source: SourceRecord) -> int:
-    """Pixels a side of the images that the policy was trained on; the simulator's own where that is not known."""
+    """Pixels a side of the images that the policy was trained on; the usual number where that is not known."""
     sizes = {size for size in source.camera_sizes if size is not None}
     if not sizes:
         return CameraConfig.image_size
     height, width = sizes.pop()
     if sizes or height != width:
         raise ConfigError(
-            f"{path} was trained on images of {height} x {width} pixels; Meta-World's are square: choose a size with "
-            "--env.image_size"
+            f"{path} was trained on images of {height} x {width} pixels; rollouts' are square and of one size: choose "
+            "it with --env.image_size"
         )
     return height

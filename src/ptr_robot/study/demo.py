@@ -12,9 +12,8 @@ from rich.console import Console
 
 from ptr_robot.data.ground_truth import EpisodeTruth, read_ground_truth
 from ptr_robot.data.lerobot.index import open_index
+from ptr_robot.envs.base import CameraConfig
 from ptr_robot.envs.collection import plan_episodes, resolve_mixture
-from ptr_robot.envs.metaworld.operators import OPERATORS as KNOWN_OPERATORS
-from ptr_robot.envs.metaworld.rendering import CameraConfig
 from ptr_robot.envs.recording import RecordedEpisode, RecordingConfig, record
 from ptr_robot.errors import DataError
 from ptr_robot.eval.evaluation import RESULTS_FILE, evaluate
@@ -26,6 +25,7 @@ from ptr_robot.study.analysis.outcome import Comparison, MethodOutcome
 from ptr_robot.study.cells.judged_episode import JudgedEpisode, judged_episodes
 from ptr_robot.study.demo_plan import (
     BASELINE,
+    ENVIRONMENT,
     METHODS,
     OPERATORS,
     UPPER_BOUND,
@@ -85,16 +85,16 @@ def _collect(config: DemoConfig, console: Console, say: Callable[[str], None]) -
     stage, sizes = collection_stage(config), config.sizes
 
     def work() -> None:
-        mixture = resolve_mixture(OPERATORS, KNOWN_OPERATORS, sizes.fault_fraction)
+        mixture = resolve_mixture(OPERATORS, ENVIRONMENT.scripted.operators, sizes.fault_fraction)
         planned = plan_episodes(sizes.tasks, sizes.episodes_per_task, mixture, config.seed)
-        camera = CameraConfig(image_size=sizes.camera_size)
-        recording = RecordingConfig(camera=camera, num_workers=config.num_workers, match_lengths=True)
+        cameras = CameraConfig(ENVIRONMENT.default_cameras, sizes.camera_size)
+        recording = RecordingConfig(cameras=cameras, num_workers=config.num_workers, match_lengths=True)
         with counting("collecting", len(planned), console) as advance:
 
             def note(episode: RecordedEpisode) -> None:
                 advance(f", {episode.planned.task}")
 
-            record(stage.output, planned, KNOWN_OPERATORS, recording, note)
+            record(stage.output, planned, ENVIRONMENT, recording, note)
 
     if not stage.run(work):
         say(f"collected before: {stage.output}")

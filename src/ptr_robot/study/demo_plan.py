@@ -8,18 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ptr_robot.envs.collection import COLLECTION_VERSION
-from ptr_robot.envs.metaworld.operators import CLEAN_OPERATORS
+from ptr_robot.envs.collection import COLLECTION_VERSION, clean_operators
+from ptr_robot.envs.registry import DEFAULT, environment_type
 from ptr_robot.errors import ConfigError, did_you_mean
 from ptr_robot.eval.evaluation import EnvironmentFlags, EpisodeFlags, EvaluationConfig, PolicyFlags
 from ptr_robot.method.scoring.config import SCREENING_VERSION, ScreeningConfig
 from ptr_robot.study.engine.stages import Stage
 from ptr_robot.study.training_runs import TrainingCommand
 
-ROBOT_FILE = Path(__file__).with_name("metaworld_objects.yaml")
+ENVIRONMENT = environment_type(DEFAULT)
 BASELINE, UPPER_BOUND = "sft", "clean"
 FAULTY_OPERATORS = {"fumbling": 2.0, "quitting": 2.0, "wandering": 1.0, "jittery": 1.0}
-OPERATORS = CLEAN_OPERATORS | FAULTY_OPERATORS  # shares among the clean and among the faulty
+OPERATORS = (
+    clean_operators(ENVIRONMENT.scripted.operators) | FAULTY_OPERATORS
+)  # shares among the clean and among the faulty
 
 
 @dataclass(frozen=True)
@@ -138,8 +140,8 @@ def training_flags(config: DemoConfig, method: Method, good_episodes: Sequence[i
     sizes = config.sizes
     flags = [
         f"--dataset.repo_id={config.root / 'demonstrations'}",
-        f"--dataset.robot={ROBOT_FILE}",
-        "--dataset.state_key=observation.environment_state",
+        f"--dataset.robot={ENVIRONMENT.robot_file(None)}",
+        f"--dataset.state_key={ENVIRONMENT.study_state}",
         f"--dataset.num_chunks={sizes.num_chunks}",
         f"--dataset.cache_dir={config.root / 'cache'}",
         "--policy.preset=tiny",

@@ -7,14 +7,37 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ptr_robot.envs.metaworld import performance
-from ptr_robot.envs.metaworld.demonstration import demonstrate
-from ptr_robot.envs.metaworld.operators import OPERATORS, Operator, OperatorConfig
-from ptr_robot.envs.metaworld.performance import DemonstrationSeeds
+from ptr_robot.envs import demonstration as demonstration_module
+from ptr_robot.envs.base import StepLimits
+from ptr_robot.envs.manner import Operator
+from ptr_robot.envs.operators import OPERATORS, OperatorConfig
+from ptr_robot.envs.performance import DemonstrationSeeds
+from ptr_robot.envs.scripted import Workplace
+from tests.envs.conftest import CAMERA, METAWORLD
 
 SEEDS = DemonstrationSeeds(layout=11, operator=22)
 CLEAN = [name for name, config in OPERATORS.items() if not config.is_faulty]
 FAULTY = [name for name, config in OPERATORS.items() if config.is_faulty]
+
+
+def demonstrate(environment, *arguments, **settings):
+    return demonstration_module.demonstrate(Workplace.of(METAWORLD, environment), *arguments, **settings)
+
+
+def hands(demonstration) -> np.ndarray:  # (N, 3)
+    return demonstration.states["observation.state"][:, :3]
+
+
+class StillExpert:
+    """Wants to move as fast as it can along one axis, from wherever its hand is; no object is near."""
+
+    hand = np.full(3, 0.3)
+
+    def act(self, hand):
+        return np.array([1.0, 0.0, 0.0, -1.0])
+
+    def is_near_object(self, hand):
+        return False
 
 
 def in_faults(demonstration) -> np.ndarray:
@@ -36,8 +59,8 @@ def test_clean_operators_succeed_without_faults(name, reach, pick_place):
 def test_clean_operators_differ_in_speed_and_path(reach):
     shown = {name: demonstrate(reach, OPERATORS[name], SEEDS) for name in CLEAN}
     assert shown["careful"].num_frames > 1.2 * shown["brisk"].num_frames
-    direct = demonstrate(reach, replace(OPERATORS["sweeping"], bow=(0.0, 0.0)), SEEDS).states[:, :3]
-    bowed = shown["sweeping"].states[:, :3]
+    direct = hands(demonstrate(reach, replace(OPERATORS["sweeping"], bow=(0.0, 0.0)), SEEDS))
+    bowed = hands(shown["sweeping"])
     gaps = np.linalg.norm(bowed[:, None] - direct[None], axis=-1).min(axis=1)  # (N,) to the nearest point
     assert gaps.max() > 0.01
     assert gaps[-1] < gaps.max()
@@ -86,7 +109,7 @@ def test_hesitation_stands_still_in_the_marked_frames(pick_place):
 def test_a_detour_leaves_and_returns(reach):
     demonstration = demonstrate(reach, OPERATORS["wandering"], SEEDS)
     (fault,) = demonstration.faults
-    path = demonstration.states[fault.first_frame : fault.last_frame + 1, :3]
+    path = hands(demonstration)[fault.first_frame : fault.last_frame + 1]
     distances = np.linalg.norm(path - path[0], axis=1)
     assert distances.max() > 0.07
     assert distances[-1] < 0.04
@@ -96,10 +119,11 @@ def test_a_missed_grasp_closes_beside_the_puck_and_is_tried_again(pick_place):
     demonstration = demonstrate(pick_place, OPERATORS["fumbling"], SEEDS)
     (fault,) = demonstration.faults
     marked = slice(fault.first_frame, fault.last_frame + 1)
-    lifted = demonstration.environment_states[marked, 6].max() - demonstration.environment_states[0, 6]
+    heights = demonstration.states["observation.environment_state"][:, 6]
+    lifted = heights[marked].max() - heights[0]
     assert lifted < 0.01
     assert demonstration.is_success
-    assert demonstration.environment_states[fault.last_frame :, 6].max() > 0.04
+    assert heights[fault.last_frame :].max() > 0.04
 
 
 def test_who_gives_up_ends_with_the_fault(pick_place):
@@ -124,11 +148,9 @@ def test_matched_lengths_bring_clean_and_faulty_together(task, request):
 
 def test_pauses_are_short_spread_and_as_many_as_asked():
     config = OperatorConfig(bow=(0.0, 0.0), noise=(0.0, 0.0), rests=(0, 0), tremor=(0.0, 0.0))
-    operator = Operator(config, "pick-place-v3", seed=3)
+    operator = Operator(config, StillExpert(), seed=3)
     operator.expect(90, num_pause_frames=45)
-    far = np.full(39, 0.3)
-    far[4:7] = [0.0, 0.8, 0.02]
-    actions = np.stack([operator.intend(far, np.zeros(4, dtype=np.float32)) for _ in range(135)])
+    actions = np.stack([operator.intend(StillExpert.hand, np.zeros(4, dtype=np.float32)) for _ in range(135)])
     is_pause = ~actions[:, :3].any(axis=1)
     assert is_pause.sum() == 45
     assert all(third.sum() >= 10 for third in np.split(is_pause, 3))
@@ -139,18 +161,19 @@ def test_pauses_are_short_spread_and_as_many_as_asked():
 def test_a_clean_hand_trembles_by_its_tremor():
     still = OperatorConfig(bow=(0.0, 0.0), noise=(0.0, 0.0), rests=(0, 0), tremor=(0.0, 0.0))
     trembling = replace(still, tremor=(0.05, 0.05))
-    far = np.full(39, 0.3)
-    still_hand, trembling_hand = (Operator(config, "reach-v3", 3, speed=0.5) for config in (still, trembling))
+    far = StillExpert.hand
+    still_hand, trembling_hand = (Operator(config, StillExpert(), 3, speed=0.5) for config in (still, trembling))
     nothing = np.zeros(4, dtype=np.float32)
     noise = np.stack([trembling_hand.intend(far, nothing) - still_hand.intend(far, nothing) for _ in range(2000)])
     assert noise[:, :3].std() == pytest.approx(0.05, rel=0.05)
     assert abs(np.corrcoef(noise[1:, 0], noise[:-1, 0])[0, 1]) < 0.08
 
 
-@pytest.mark.parametrize("has_images", [False, True])
-def test_a_clean_operator_who_never_succeeds_leaves_no_good_episode(has_images, reach, monkeypatch):
-    monkeypatch.setattr(performance, "PATIENCE_FRAMES", 6)
-    demonstration = demonstrate(reach, OPERATORS["steady"], SEEDS, has_images)
+@pytest.mark.parametrize("cameras", [(), (CAMERA,)])
+def test_a_clean_operator_who_never_succeeds_leaves_no_good_episode(cameras, reach):
+    workplace = replace(Workplace.of(METAWORLD, reach), limits=StepLimits(usual=6, most=6))
+    demonstration = demonstration_module.demonstrate(workplace, OPERATORS["steady"], SEEDS, cameras)
+    assert [len(images) for images in demonstration.images.values()] == [6] * len(cameras)
     assert not demonstration.is_success
     (fault,) = demonstration.faults
     assert (fault.kind, fault.first_frame, fault.last_frame) == ("not_completed", 0, 5)

@@ -20,6 +20,7 @@ from ptr_robot.study.spec.definition import EvaluationSettings, TrainingSettings
 from ptr_robot.study.spec.definition_file import read_study
 from ptr_robot.study.spec.methods import REGISTRY
 from ptr_robot.train.sources import read_sources
+from tests.envs.conftest import METAWORLD
 
 pytestmark = pytest.mark.slow
 
@@ -103,11 +104,11 @@ def test_results_of_another_version_are_run_again(name: str, repeated: str, monk
 def test_a_map_is_known_by_what_its_file_says(tmp_path: Path) -> None:
     file = tmp_path / "arm.yaml"
     file.write_text("state: []")
-    before = robot_identity(str(file))
+    before = robot_identity(METAWORLD, str(file))
     file.write_text("state: [{slot: ignored, size: 3}]")
-    assert robot_identity(str(file)) != before
-    assert robot_identity("metaworld_scene") != robot_identity("metaworld_objects_left")
-    assert robot_identity(None) is None
+    assert robot_identity(METAWORLD, str(file)) != before
+    assert robot_identity(METAWORLD, "metaworld_scene") != robot_identity(METAWORLD, "metaworld_objects_left")
+    assert robot_identity(METAWORLD, None) is None
 
 
 def test_what_screening_left_out_was_not_trained_on(cells: dict[str, Cell], tmp_path: Path) -> None:

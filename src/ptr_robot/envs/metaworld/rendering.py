@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import atexit
-import ctypes.util
 import os
-import platform
-import sys
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from ptr_robot.errors import ConfigError, MissingExtraError, did_you_mean
-
-Image = npt.NDArray[np.uint8]  # (H, W, 3)
+from ptr_robot.envs.base import Image
+from ptr_robot.envs.offscreen import check_backend
+from ptr_robot.errors import MissingExtraError
 
 # Whether Meta-World mounts the camera upside down, so that its picture must be turned by half a circle.
-_IS_UPSIDE_DOWN = {
+IS_UPSIDE_DOWN = {
     "topview": False,
     "corner": True,
     "corner2": True,
@@ -28,48 +23,6 @@ _IS_UPSIDE_DOWN = {
 }
 # LeRobot moves this camera closer to the table; the same place keeps datasets and policies interchangeable.
 _LEROBOT_CORNER2_POSITION = (0.75, 0.075, 0.7)
-_MAX_IMAGE_SIZE = 1024
-
-
-@dataclass(frozen=True)
-class CameraConfig:
-    """Which of Meta-World's cameras looks, and how many pixels it has a side."""
-
-    name: str = "corner2"  # as Meta-World calls it
-    image_size: int = 96  # pixels a side
-
-    def __post_init__(self) -> None:
-        if self.name not in _IS_UPSIDE_DOWN:
-            raise ConfigError(f"there is no camera {self.name!r}; {did_you_mean(self.name, _IS_UPSIDE_DOWN)}")
-        if not 16 <= self.image_size <= _MAX_IMAGE_SIZE:
-            raise ConfigError(f"image_size={self.image_size} is out of range; choose 16 to {_MAX_IMAGE_SIZE} pixels")
-
-
-def choose_backend() -> None:
-    """Point MuJoCo at a renderer that needs no display, unless the user chose one; call before importing mujoco."""
-    if platform.system() != "Linux" or os.environ.get("MUJOCO_GL") or "mujoco" in sys.modules:
-        return
-    if ctypes.util.find_library("EGL") is None and ctypes.util.find_library("OSMesa") is not None:
-        os.environ["MUJOCO_GL"] = "osmesa"
-    elif ctypes.util.find_library("EGL") is not None:
-        os.environ["MUJOCO_GL"] = "egl"
-
-
-def check_backend() -> None:
-    """Raise an error that names the system package where no off-screen renderer is installed."""
-    if platform.system() != "Linux":
-        return
-    backend = os.environ.get("MUJOCO_GL", "")
-    library, packages = {
-        "osmesa": ("OSMesa", "libosmesa6"),
-        "": ("EGL", "libegl1 libegl-mesa0 libgl1-mesa-dri"),
-        "egl": ("EGL", "libegl1 libegl-mesa0 libgl1-mesa-dri"),
-    }.get(backend, (None, None))
-    if library is not None and ctypes.util.find_library(library) is None:
-        raise MissingExtraError(
-            f"images need lib{library}, which is not installed (MUJOCO_GL={backend!r}); "
-            f"install it with: sudo apt-get install {packages}, or work without images (--images=false)"
-        )
 
 
 class Camera:
@@ -79,19 +32,19 @@ class Camera:
     same in every environment of a task: what differs is the environment's ``data``, which each picture reads.
     """
 
-    def __init__(self, model: Any, config: CameraConfig) -> None:
+    def __init__(self, model: Any, name: str, image_size: int) -> None:
         check_backend()
         import mujoco
 
-        self._name = config.name
-        self._is_upside_down = _IS_UPSIDE_DOWN[config.name]
+        self._name = name
+        self._is_upside_down = IS_UPSIDE_DOWN[name]
         self.num_renders = 0
         # Vertices dominate the cost in software; shadows, reflections and multi-sampling would triple it.
         model.vis.quality.shadowsize = 0
         model.vis.quality.offsamples = 0
-        model.vis.global_.offwidth = model.vis.global_.offheight = config.image_size
+        model.vis.global_.offwidth = model.vis.global_.offheight = image_size
         try:
-            self._renderer = mujoco.Renderer(model, config.image_size, config.image_size)
+            self._renderer = mujoco.Renderer(model, image_size, image_size)
         except Exception as error:  # each GL binding raises its own kinds
             raise MissingExtraError(
                 f"MuJoCo could not open an off-screen renderer (MUJOCO_GL={os.environ.get('MUJOCO_GL', '')!r}: "

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import importlib.util
 import json
-from collections.abc import Iterable
 from pathlib import Path
 
 from ptr_robot.errors import ConfigError, MissingExtraError, did_you_mean
@@ -42,14 +41,3 @@ def resolve_task(name: str) -> str:
         if candidate in known:
             return candidate
     raise ConfigError(f"there is no Meta-World task {name!r}; {did_you_mean(name, known)}")
-
-
-def resolve_tasks(names: Iterable[str]) -> tuple[str, ...]:
-    """The full names of several different tasks."""
-    resolved = tuple(resolve_task(name) for name in names)
-    if not resolved:
-        raise ConfigError("no task was named; name at least one, for example --tasks='[reach-v3]'")
-    repeated = next((name for name in resolved if resolved.count(name) > 1), None)
-    if repeated is not None:
-        raise ConfigError(f"the task {repeated!r} is named twice; name it once and raise the number of episodes")
-    return resolved

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ptr_robot import __version__
+from ptr_robot.envs.registry import environment_type
 from ptr_robot.errors import PTRError
 from ptr_robot.files import fingerprint
 from ptr_robot.study.analysis.detection import auroc_by_fault, mean_weights
@@ -26,7 +27,6 @@ from ptr_robot.study.spec.method_row import MethodRow
 
 RUNS_FOLDER = "runs"
 WEIGHTS_FOLDER = "weights"
-VERSIONED = ("torch", "lerobot", "metaworld", "mujoco", "numpy")
 
 
 class InterruptedCellError(PTRError):
@@ -38,6 +38,7 @@ class Cell(Job):
     """Everything that decides a cell's result, and where it goes."""
 
     root: Path
+    env: str
     setting: str
     row: MethodRow
     seed: int
@@ -82,7 +83,7 @@ class Cell(Job):
     def identity(self) -> str:
         """A name for the settings and for the data; titles are no part of it."""
         data = [
-            (job.stage.identity, robot_identity(source.robot))
+            (job.stage.identity, robot_identity(source.dataset.environment_type, source.robot))
             for source in self.sources
             for job in (source.dataset, *source.rules)
         ]
@@ -122,7 +123,9 @@ class Cell(Job):
             raise InterruptedCellError(f"{self.key}: training was stopped at step {result.steps_done}")
         trained = time.monotonic()
         tasks = [source.tasks for source in self.sources]
-        episodes = evaluate_cell(self.run_folder, tasks, self.evaluation, self.seed, self.camera_size)
+        episodes = evaluate_cell(
+            self.run_folder, environment_type(self.env), tasks, self.evaluation, self.seed, self.camera_size
+        )
         evaluated = time.monotonic()
         judged = data.judged(self.run_folder, self.row)
         record = self._record(
@@ -144,13 +147,14 @@ class Cell(Job):
         write_record(self.root, dataclasses.replace(record, seconds=seconds))
 
     def _record(self, **results: Any) -> CellRecord:
+        libraries = ("torch", "lerobot", *environment_type(self.env).libraries, "numpy")
         return CellRecord(
             setting=self.setting,
             method=self.row.name,
             seed=self.seed,
             identity=self.identity,
             settings=self.settings,
-            versions={"ptr-robot": __version__} | {name: importlib.metadata.version(name) for name in VERSIONED},
+            versions={"ptr-robot": __version__} | {name: importlib.metadata.version(name) for name in libraries},
             **results,
         )
 

@@ -14,7 +14,7 @@ from ptr_robot.data.ground_truth import EpisodeTruth, read_ground_truth
 from ptr_robot.data.lerobot.index import open_index
 from ptr_robot.errors import DataError
 from ptr_robot.files import whole_file
-from ptr_robot.study.cells.data_jobs import STATE_KEY, DatasetJob, RuleJob, source_fields
+from ptr_robot.study.cells.data_jobs import DatasetJob, RuleJob, source_fields
 from ptr_robot.study.cells.judged_episode import JudgedEpisode, fault_kinds_of, training_judgements
 from ptr_robot.study.cells.judgement import Suspicion, episode_weights, kept_episodes
 from ptr_robot.study.spec.method_row import MethodRow
@@ -44,7 +44,8 @@ class PreparedSource:
 
     def fields(self) -> dict[str, Any]:
         """The dataset in the words of ``ptr train``."""
-        fields = {**source_fields(self.source.dataset.output, self.source.robot), "episodes": self.kept}
+        dataset, robot = self.source.dataset, self.source.robot
+        fields = {**source_fields(dataset.output, dataset.environment_type, robot), "episodes": self.kept}
         if self.weights_file is not None:
             fields["episode_weights"] = str(self.weights_file)
         return fields
@@ -108,7 +109,7 @@ def _prepare(source: CellSource, row: MethodRow, weights_file: Path) -> Prepared
     truths = read_ground_truth(folder)
     if truths is None:
         raise DataError(f"{folder} has no ground truth; remove the folder and run again")
-    index = open_index(folder, camera_keys=(), vector_keys=(STATE_KEY, "action"))
+    index = open_index(folder, camera_keys=(), vector_keys=(source.dataset.environment_type.study_state, "action"))
     tasks = {episode.episode_index: episode.tasks[0] for episode in index.episodes}
     suspicions = {rule.rule: rule.suspicions() for rule in source.rules}
     kept = kept_episodes(row.filter, suspicions.get(row.filter.by, []), truths) if row.filter else None

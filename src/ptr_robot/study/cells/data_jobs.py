@@ -11,21 +11,20 @@ from typing import Any, ClassVar
 
 from ptr_robot.data.config import DataConfig, SourceConfig
 from ptr_robot.data.corruptions import corrupt_dataset
+from ptr_robot.envs.base import CameraConfig, EnvironmentType
 from ptr_robot.envs.collection import COLLECTION_VERSION, plan_episodes, resolve_mixture
-from ptr_robot.envs.metaworld.operators import OPERATORS
-from ptr_robot.envs.metaworld.rendering import CameraConfig
 from ptr_robot.envs.recording import RecordingConfig, record
+from ptr_robot.envs.registry import DEFAULT as DEFAULT_ENVIRONMENT
+from ptr_robot.envs.registry import environment_type
 from ptr_robot.errors import DataError
 from ptr_robot.files import fingerprint, whole_file
 from ptr_robot.scorers import EpisodeSet, get_scorer
 from ptr_robot.scorers.tracks import read_tracks
 from ptr_robot.study.cells.judgement import Suspicion
-from ptr_robot.study.demo_plan import ROBOT_FILE
 from ptr_robot.study.engine.jobs import Job
 from ptr_robot.study.engine.stages import Stage
 from ptr_robot.study.spec.definition import CorruptionSettings, Demonstrations
 
-STATE_KEY = "observation.environment_state"
 SUSPICIONS_FILE = "suspicions.json"
 CACHE_FOLDER = "cache"
 
@@ -83,33 +82,43 @@ class CollectJob(StageJob):
     tasks: tuple[str, ...]
     demonstrations: Demonstrations
     seed: int
+    env: str = DEFAULT_ENVIRONMENT
 
     folder: ClassVar[str] = "demonstrations"
 
     @property
+    def environment_type(self) -> EnvironmentType:
+        """Where they are recorded."""
+        return environment_type(self.env)
+
+    @property
     def title(self) -> str:
         """For the terminal."""
-        faulty = [name for name in self.demonstrations.operators if OPERATORS[name].is_faulty]
+        operators = self.environment_type.scripted.operators
+        faulty = [name for name in self.demonstrations.operators if operators[name].is_faulty]
         return f"demonstrations, {'+'.join(faulty) or 'clean'}, seed {self.seed}"
 
     @property
     def settings(self) -> dict[str, Any]:
         """What is recorded."""
+        # Version 0.1 knew one environment and did not name it; its folders are found again.
+        named = {} if self.env == DEFAULT_ENVIRONMENT else {"env": self.env}
         version = {"collection": COLLECTION_VERSION}
-        return {"tasks": self.tasks, "seed": self.seed, **version, **asdict(self.demonstrations)}
+        return {"tasks": self.tasks, "seed": self.seed, **version, **named, **asdict(self.demonstrations)}
 
     def make(self, output: Path) -> None:
         """Simulate and record them."""
-        wanted = self.demonstrations
-        mixture = resolve_mixture(wanted.operators, OPERATORS, wanted.fault_fraction)
-        planned = plan_episodes(self.tasks, wanted.episodes, mixture, self.seed)
+        wanted, kind = self.demonstrations, self.environment_type
+        operators = kind.scripted.operators
+        mixture = resolve_mixture(wanted.operators, operators, wanted.fault_fraction)
+        planned = plan_episodes(self.tasks, wanted.episodes, mixture, self.seed, operators)
         recording = RecordingConfig(
+            cameras=CameraConfig(kind.default_cameras, wanted.camera_size),
             has_images=wanted.images,
-            camera=CameraConfig(image_size=wanted.camera_size),
             match_lengths=wanted.match_lengths,
             num_workers=1,
         )
-        record(output, planned, OPERATORS, recording)
+        record(output, planned, kind, recording)
 
 
 @dataclass(frozen=True)
@@ -120,6 +129,11 @@ class CorruptJob(StageJob):
     corruption: CorruptionSettings
 
     folder: ClassVar[str] = "corrupted"
+
+    @property
+    def environment_type(self) -> EnvironmentType:
+        """Where they were recorded."""
+        return self.source.environment_type
 
     @property
     def after(self) -> tuple[Job, ...]:
@@ -169,14 +183,14 @@ class RuleJob(StageJob):
     @property
     def settings(self) -> dict[str, Any]:
         """What the scores depend on beside the dataset."""
-        robot = robot_identity(self.robot)
+        robot = robot_identity(self.dataset.environment_type, self.robot)
         settings = {"rule": self.rule, "chunk_length": self.chunk_length, "seed": self.seed, "robot": robot}
         version = get_scorer(self.rule).version
         return settings if version == "1" else {**settings, "version": version}
 
     def make(self, output: Path) -> None:
         """Score the episodes."""
-        source = SourceConfig(**source_fields(self.dataset.output, self.robot))
+        source = SourceConfig(**source_fields(self.dataset.output, self.dataset.environment_type, self.robot))
         cache = str(self.root / CACHE_FOLDER)
         tracks = read_tracks(source, DataConfig(chunk_length=self.chunk_length, image_size=0, cache_dir=cache))
         scores = get_scorer(self.rule).score(EpisodeSet(tuple(tracks), self.chunk_length, self.seed))
@@ -193,23 +207,17 @@ class RuleJob(StageJob):
             raise DataError(f"{path}: not a file of suspicions ({error}); remove its folder and run again") from error
 
 
-def source_fields(dataset: Path, robot: str | None) -> dict[str, Any]:
+def source_fields(dataset: Path, kind: EnvironmentType, robot: str | None) -> dict[str, Any]:
     """How a study reads a dataset: with everything that the simulator knows as the state.
 
-    ``robot`` is a map that lies beside this file, one of ptr-robot's own, or a file.
+    ``robot`` is one of the environment's own maps, one of ptr-robot's, or a file.
     """
-    return {"repo_id": str(dataset), "robot": robot_file(robot), "state_key": STATE_KEY}
+    return {"repo_id": str(dataset), "robot": kind.robot_file(robot), "state_key": kind.study_state}
 
 
-def robot_identity(robot: str | None) -> str | None:
-    """The map's name, and what its file says where it is not the study's own."""
+def robot_identity(kind: EnvironmentType, robot: str | None) -> str | None:
+    """The map's name, and what its file says where it is not the environment's usual one."""
     if robot is None:
         return None
-    file = Path(robot_file(robot))
+    file = Path(kind.robot_file(robot))
     return f"{robot} {fingerprint(file.read_text())}" if file.is_file() else robot
-
-
-def robot_file(robot: str | None) -> str:
-    """The name or the file that stands for a map."""
-    own = ROBOT_FILE.parent / f"{robot}.yaml"
-    return str(ROBOT_FILE) if robot is None else str(own) if own.is_file() else robot

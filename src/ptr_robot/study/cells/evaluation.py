@@ -6,8 +6,9 @@ import functools
 from collections.abc import Sequence
 from pathlib import Path
 
+from ptr_robot.envs.base import EnvironmentType
 from ptr_robot.eval.rollouts import RolloutConfig, rollout
-from ptr_robot.eval.saved_policy import camera_of, checkpoint_folder, load_rollout_policy
+from ptr_robot.eval.saved_policy import cameras_of, checkpoint_folder, load_rollout_policy
 from ptr_robot.study.cells.record import EpisodeOutcome
 from ptr_robot.study.spec.definition import LAYOUTS_PER_SEED, EvaluationSettings
 from ptr_robot.train.sources import read_sources
@@ -19,6 +20,7 @@ ENVIRONMENTS_AT_ONCE = 25  # the policy is called once for all of them
 
 def evaluate_cell(
     run: Path,
+    environment_type: EnvironmentType,
     tasks_of_sources: Sequence[Sequence[str]],
     settings: EvaluationSettings,
     seed: int,
@@ -34,10 +36,11 @@ def evaluate_cell(
             max_steps=settings.max_steps,
             batch_size=ENVIRONMENTS_AT_ONCE,
             num_processes=1,
-            camera=camera_of(str(run), sources[number], camera_size),
+            cameras=cameras_of(str(run), sources[number], environment_type, camera_size),
         )
         result = rollout(
-            functools.partial(load_rollout_policy, str(run), seed, number),
+            functools.partial(load_rollout_policy, str(run), seed, environment_type, number),
+            environment_type,
             tasks,
             range(first, first + settings.episodes),
             config,

@@ -24,7 +24,7 @@ def plan_cells(study: Study, root: Path, *, keeps_checkpoints: bool = False) -> 
 
 def dataset_job(study: Study, root: Path, setting: Setting, seed: int) -> DatasetJob:
     """The demonstrations of a setting, corrupted where it says so."""
-    collected = CollectJob(root, study.tasks_of(setting), study.demonstrations_of(setting), seed)
+    collected = CollectJob(root, study.tasks_of(setting), study.demonstrations_of(setting), seed, study.env)
     return CorruptJob(root, collected, setting.corruption) if setting.corruption else collected
 
 
@@ -34,6 +34,7 @@ def _cell(study: Study, root: Path, name: str, row: MethodRow, seed: int, keeps_
     steps = max(1, round(study.training.steps * setting.steps_factor))
     return Cell(
         root=root,
+        env=study.env,
         setting=name,
         row=row,
         seed=seed,

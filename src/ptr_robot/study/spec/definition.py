@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ptr_robot.data.corruptions.kinds import Corruption, paper_corruptions
-from ptr_robot.envs.collection import resolve_mixture
-from ptr_robot.envs.metaworld.operators import CLEAN_OPERATORS, OPERATORS
-from ptr_robot.envs.metaworld.rendering import CameraConfig
-from ptr_robot.envs.metaworld.tasks import resolve_tasks
+from ptr_robot.envs.base import CameraConfig, EnvironmentType
+from ptr_robot.envs.collection import clean_operators, resolve_mixture
+from ptr_robot.envs.registry import DEFAULT as DEFAULT_ENVIRONMENT
+from ptr_robot.envs.registry import environment_type
 from ptr_robot.errors import ConfigError, did_you_mean
-from ptr_robot.eval.rollouts import RolloutConfig
+from ptr_robot.eval.rollouts import check_max_steps
 from ptr_robot.policy.vla.presets import PRESETS as POLICY_PRESETS
 from ptr_robot.study.spec.method_row import MethodRow
 from ptr_robot.study.spec.names import check_name
@@ -28,8 +28,8 @@ class Demonstrations:
 
     # Of each task.
     episodes: int = 40
-    # Shares by name; unset: the four clean operators, alike.
-    operators: dict[str, float] = field(default_factory=lambda: dict(CLEAN_OPERATORS))
+    # Shares by name; unset: the environment's clean operators, alike.
+    operators: dict[str, float] = field(default_factory=dict)
     # What the faulty operators have together; unset: as their shares say.
     fault_fraction: float | None = None
     # Clean and faulty episodes have lengths of the same distribution.
@@ -43,7 +43,7 @@ class Demonstrations:
         _at_least("demonstrations.episodes", self.episodes, 1)
         if self.fault_fraction is not None and not 0 <= self.fault_fraction <= 1:
             raise ConfigError(f"demonstrations.fault_fraction is {self.fault_fraction}; it must be 0 to 1")
-        _within("demonstrations", lambda: CameraConfig(image_size=self.camera_size))
+        _within("demonstrations", lambda: CameraConfig((), self.camera_size))
 
 
 @dataclass(frozen=True)
@@ -132,16 +132,16 @@ class EvaluationSettings:
 
     # Of each task.
     episodes: int = 50
-    max_steps: int = 300
+    # When an episode counts as failed; null: when the environment's own protocol says.
+    max_steps: int | None = 300
     # Actions of a chunk that are executed before the policy looks again.
     n_action_steps: int = 8
 
     def __post_init__(self) -> None:
-        for name in ("episodes", "max_steps", "n_action_steps"):
+        for name in ("episodes", "n_action_steps"):
             _at_least(f"evaluation.{name}", getattr(self, name), 1)
         if self.episodes > LAYOUTS_PER_SEED:
             raise ConfigError(f"evaluation.episodes is {self.episodes}; a seed has {LAYOUTS_PER_SEED} layouts")
-        _within("evaluation", lambda: RolloutConfig(execute_steps=self.n_action_steps, max_steps=self.max_steps))
 
 
 @dataclass(frozen=True)
@@ -153,6 +153,8 @@ class Study:
     tasks: list[str]
     settings: dict[str, Setting]
     methods: list[MethodRow]
+    # The environment's name, as in --env.type.
+    env: str = DEFAULT_ENVIRONMENT
     seeds: list[int] = field(default_factory=lambda: [0])
     demonstrations: Demonstrations = field(default_factory=Demonstrations)
     policy: PolicySettings = field(default_factory=PolicySettings)
@@ -191,6 +193,11 @@ class Study:
             hint = did_you_mean(self.sweep_reference, names)
             raise ConfigError(f"sweep_reference: {self.sweep_reference!r} is none of the methods; {hint}")
 
+    @property
+    def environment_type(self) -> EnvironmentType:
+        """The environment that it names."""
+        return environment_type(self.env)
+
     def demonstrations_of(self, setting: Setting) -> Demonstrations:
         """The study's demonstrations with what the setting changes in them."""
         changes: dict[str, Any] = {}
@@ -198,16 +205,19 @@ class Study:
             changes |= {"operators": setting.operators, "fault_fraction": None}
         if setting.fault_fraction is not None:
             changes["fault_fraction"] = setting.fault_fraction
-        return dataclasses.replace(self.demonstrations, **changes)
+        demonstrations = dataclasses.replace(self.demonstrations, **changes)
+        operators = demonstrations.operators or clean_operators(self.environment_type.scripted.operators)
+        return dataclasses.replace(demonstrations, operators=operators)
 
     def tasks_of(self, setting: Setting) -> tuple[str, ...]:
         """Full names of the tasks that the setting's data show."""
         if setting.pool:
             names = [task for part in setting.pool for task in self.tasks_of(self.settings[part])]
             return tuple(dict.fromkeys(names))
-        return resolve_tasks(self.tasks if setting.tasks is None else setting.tasks)
+        return self.environment_type.resolve_tasks(self.tasks if setting.tasks is None else setting.tasks)
 
     def _check_setting(self, name: str, setting: Setting) -> None:
+        kind = self.environment_type
         weighing = next((row.name for row in self.methods if row.weighting is not None), None)
         if setting.pool and weighing:
             raise ConfigError(
@@ -220,9 +230,10 @@ class Study:
             if self.settings[part].pool:
                 raise ConfigError(f"settings.{name}.pool: {part!r} pools others itself; name their settings")
         try:
-            self.tasks_of(setting)
+            for task in self.tasks_of(setting):
+                _within("evaluation", lambda: check_max_steps(kind, task, self.evaluation.max_steps))  # noqa: B023
             demonstrations = self.demonstrations_of(setting)
-            resolve_mixture(demonstrations.operators, OPERATORS, demonstrations.fault_fraction)
+            resolve_mixture(demonstrations.operators, kind.scripted.operators, demonstrations.fault_fraction)
             if POLICY_PRESETS[self.policy.preset]().vision is not None and not demonstrations.images:
                 raise ConfigError(
                     f"the policy {self.policy.preset!r} looks at images and demonstrations.images is false; "

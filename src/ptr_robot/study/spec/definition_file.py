@@ -11,7 +11,6 @@ from typing import Any
 
 from ptr_robot.data.robots import load_robot
 from ptr_robot.errors import ConfigError, did_you_mean, require
-from ptr_robot.study.cells.data_jobs import robot_file
 from ptr_robot.study.cells.training import all_settings
 from ptr_robot.study.spec.definition import Study
 from ptr_robot.study.spec.methods import REGISTRY
@@ -90,7 +89,7 @@ def _check_references(place: str, study: Study) -> None:
     for name, setting in study.settings.items():
         if setting.robot is not None:
             try:
-                load_robot(robot_file(setting.robot))
+                load_robot(study.environment_type.robot_file(setting.robot))
             except ConfigError as error:
                 raise ConfigError(f"{place}: settings.{name}: {error}") from error
     if study.sweeps:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptr_robot.envs.metaworld.environment import MAX_STEPS, MetaWorldEnvironment
-from ptr_robot.envs.metaworld.operators import OperatorConfig
-from ptr_robot.envs.metaworld.performance import Demonstration, DemonstrationSeeds, Pace, perform, rehearse
+from ptr_robot.envs.operators import OperatorConfig
+from ptr_robot.envs.performance import Demonstration, DemonstrationSeeds, Pace, perform, rehearse
+from ptr_robot.envs.scripted import Workplace
 
 _EXPERT = OperatorConfig("the expert itself", (1.0, 1.0), (0.0, 0.0), (0.0, 0.0), (0, 0), tremor=(0.0, 0.0))
 _STRETCH = (1.6, 2.6)  # how much longer than the expert's an episode is
@@ -28,13 +28,13 @@ class FittedEpisode:
     demonstration: Demonstration
 
 
-def expert_length(environment: MetaWorldEnvironment, seeds: DemonstrationSeeds) -> int:
+def expert_length(workplace: Workplace, seeds: DemonstrationSeeds) -> int:
     """The frames that the expert needs in this layout, which all lengths are measured by."""
-    return rehearse(environment, _EXPERT, seeds, Pace())
+    return rehearse(workplace, _EXPERT, seeds, Pace())
 
 
 def fit_pace(
-    environment: MetaWorldEnvironment, config: OperatorConfig, seeds: DemonstrationSeeds, expert_frames: int
+    workplace: Workplace, config: OperatorConfig, seeds: DemonstrationSeeds, expert_frames: int
 ) -> FittedEpisode:
     """The episode at the pace at which it comes closest to the length that is drawn for it.
 
@@ -42,8 +42,8 @@ def fit_pace(
     object an operator keeps its speed, so what is missing then is filled with short rests.
     """
     target = expert_frames * np.random.default_rng([seeds.operator, 2]).uniform(*_STRETCH)
-    limit = min(MAX_STEPS, round(_PATIENCE * _STRETCH[1] * expert_frames))
-    trials = _Trials(environment, config, seeds, target)
+    limit = min(workplace.limits.most, round(_PATIENCE * _STRETCH[1] * expert_frames))
+    trials = _Trials(workplace, config, seeds, target)
     speed = 0.6
     for _ in range(_NUM_SPEED_TRIALS):
         if abs(trials.missing(Pace(speed, limit=limit))) <= _TOLERANCE_FRAMES:
@@ -63,10 +63,8 @@ def fit_pace(
 class _Trials:
     """An episode at the paces that were tried; nothing is simulated twice."""
 
-    def __init__(
-        self, environment: MetaWorldEnvironment, config: OperatorConfig, seeds: DemonstrationSeeds, target: float
-    ) -> None:
-        self._episode = (environment, config, seeds)
+    def __init__(self, workplace: Workplace, config: OperatorConfig, seeds: DemonstrationSeeds, target: float) -> None:
+        self._episode = (workplace, config, seeds)
         self._target = target
         self._expected: dict[float | None, int] = {}  # by speed
         self._tried: dict[Pace, FittedEpisode] = {}

@@ -1,4 +1,4 @@
-"""Operators of stated skill: how each moves when nothing goes wrong, and what goes wrong when it does."""
+"""Operators of stated skill, of any arm: how each moves when nothing goes wrong, and what goes wrong when it does."""
 
 from __future__ import annotations
 
@@ -8,21 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from ptr_robot.envs.metaworld.environment import Action, EnvironmentState, make_expert
-from ptr_robot.envs.metaworld.fault_plans import PLANNERS
+from ptr_robot.envs.fault_plans import PLANNERS
 from ptr_robot.errors import ConfigError, did_you_mean
-
-_BOW_FRAMES = 12.0  # after so many frames a third of the bow is left
-_CONTACT_METRES = (
-    0.10  # nearer to the object than this, slowness would lose the grip: force comes from the hand's speed
-)
-_CONTACT_SPEED = 0.9
-_PAUSE_FRAMES = 6
-_PAUSE_GAP_FRAMES = 3
-_NOISE_MEMORY = 0.8  # a hand's noise is smooth: the share of the last frame's that stays
 
 
 def _check_range(name: str, limits: tuple[float, float], lowest: float, highest: float) -> None:
@@ -81,69 +68,8 @@ OPERATORS: dict[str, OperatorConfig] = {
 }
 
 
-# Shares of those without a fault, all alike.
-CLEAN_OPERATORS = {name: 1.0 for name, operator in OPERATORS.items() if not operator.is_faulty}
-
-
-class Operator:
-    """One operator in one episode, without its faults: the expert's way, done in this operator's manner."""
-
-    def __init__(self, config: OperatorConfig, task: str, seed: int, speed: float | None = None) -> None:
-        style, self._hand = np.random.default_rng([seed, 0]).spawn(2)
-        drawn_speed = style.uniform(*config.speed)
-        self.speed = float(drawn_speed if speed is None else speed)
-        self._bow = style.uniform(*config.bow) * _tilted_direction(style)
-        self._noise_scale = style.uniform(*config.noise)
-        self._rest_chances = style.uniform(0.1, 0.9, size=style.integers(config.rests[0], config.rests[1] + 1))
-        self.settle_frames = int(style.integers(4, 11))
-        self._tremor_scale = style.uniform(*config.tremor)
-        self._expert = make_expert(task)
-        self._noise = np.zeros(3)
-        self._num_intentions = 0
-        self._rest_frames: frozenset[int] = frozenset()
-        self._style = style
-
-    def expect(self, num_frames: int, num_pause_frames: int = 0) -> None:
-        """Place the rests in an episode of about ``num_frames``, and pauses that make it so many frames longer."""
-        starts = np.round(self._rest_chances * num_frames).astype(int)
-        rests = {int(frame) for start in starts for frame in range(start, start + int(self._style.integers(3, 7)))}
-        self._rest_frames = frozenset(rests | _spread_pauses(num_frames, num_pause_frames, self._style))
-
-    def intend(self, environment_state: EnvironmentState, last_action: Action) -> npt.NDArray[np.float64]:  # (4,)
-        """The action this operator means to execute now."""
-        frame = self._num_intentions
-        self._num_intentions += 1
-        fresh = self._hand.normal(0.0, self._noise_scale, size=3)
-        self._noise = _NOISE_MEMORY * self._noise + np.sqrt(1.0 - _NOISE_MEMORY**2) * fresh
-        tremor = self._hand.normal(0.0, self._tremor_scale, size=3)
-        if frame in self._rest_frames:
-            return np.append(tremor, last_action[3])
-        shifted = environment_state.copy()
-        shifted[:3] -= self._bow * np.exp(-frame / _BOW_FRAMES)
-        action: npt.NDArray[np.float64] = np.clip(self._expert.get_action(shifted), -1.0, 1.0).astype(np.float64)
-        is_near = np.linalg.norm(environment_state[:3] - environment_state[4:7]) < _CONTACT_METRES
-        top_speed = max(self.speed, _CONTACT_SPEED) if is_near else self.speed
-        action[:3] *= min(1.0, top_speed / max(float(np.abs(action[:3]).max()), 1e-9))
-        action[:3] += self._noise + tremor
-        return action
-
-
-def _spread_pauses(num_frames: int, num_pause_frames: int, generator: np.random.Generator) -> set[int]:
-    """The frames of short pauses all over an episode that would take ``num_frames`` without them."""
-    total = num_frames + num_pause_frames
-    num_pauses = min(-(-num_pause_frames // _PAUSE_FRAMES), total // (_PAUSE_FRAMES + _PAUSE_GAP_FRAMES))
-    if num_pauses < 1:
-        return set()
-    space = total / num_pauses  # each pause has a space of its own
-    lengths = np.full(num_pauses, num_pause_frames // num_pauses)
-    lengths[: num_pause_frames % num_pauses] += 1
-    offsets = generator.uniform(0.0, np.maximum(space - lengths - _PAUSE_GAP_FRAMES, 0.0))
-    starts = np.floor(np.arange(num_pauses) * space + offsets).astype(int)
-    return {int(start + frame) for start, length in zip(starts, lengths, strict=True) for frame in range(length)}
-
-
-def read_operators(path: Path) -> dict[str, OperatorConfig]:
-    """The built-in operators and those of a YAML file that maps names to the fields of ``OperatorConfig``."""
+def read_operators(path: Path, known: Mapping[str, OperatorConfig] = OPERATORS) -> dict[str, OperatorConfig]:
+    """The known operators and those of a YAML file that maps names to the fields of ``OperatorConfig``."""
     import yaml
 
     try:
@@ -155,7 +81,7 @@ def read_operators(path: Path) -> dict[str, OperatorConfig]:
         raise ConfigError(f"{path}{place}: not a readable YAML file ({reason})") from error
     if not isinstance(entries, Mapping):
         raise ConfigError(f"{path}: must map operator names to their settings")
-    return {**OPERATORS, **{str(name): _read_operator(path, str(name), entry) for name, entry in entries.items()}}
+    return {**known, **{str(name): _read_operator(path, str(name), entry) for name, entry in entries.items()}}
 
 
 def _read_operator(path: Path, name: str, entry: Any) -> OperatorConfig:
@@ -174,11 +100,3 @@ def _read_operator(path: Path, name: str, entry: Any) -> OperatorConfig:
         return OperatorConfig(**values)
     except (ConfigError, TypeError) as error:
         raise ConfigError(f"{path}, operator {name!r}: {error}") from error
-
-
-def _tilted_direction(generator: np.random.Generator) -> npt.NDArray[np.float64]:
-    """A random unit vector that does not point down: the table is there."""
-    vector = generator.normal(size=3)
-    vector[2] = abs(vector[2])
-    unit: npt.NDArray[np.float64] = vector / np.linalg.norm(vector)
-    return unit

@@ -7,15 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptr_robot.envs.metaworld.faults import (
-    Detour,
-    ExecutedFault,
-    FailedAttempt,
-    Hesitation,
-    Jitter,
-    LateActions,
-    Vector,
-)
+from ptr_robot.envs.arm import Vector
+from ptr_robot.envs.faults import Detour, ExecutedFault, FailedAttempt, Hesitation, Jitter, LateActions
 
 
 @dataclass(frozen=True)

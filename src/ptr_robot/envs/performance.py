@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from ptr_robot.data.ground_truth import Fault
-from ptr_robot.envs.metaworld.environment import ACTION_DIM, Action, EnvironmentState, MetaWorldEnvironment, clip_action
-from ptr_robot.envs.metaworld.fault_plans import PlannedFault, Severity, plan_faults
-from ptr_robot.envs.metaworld.faults import Moment
-from ptr_robot.envs.metaworld.operators import Operator, OperatorConfig
-from ptr_robot.envs.metaworld.rendering import Image
-
-PATIENCE_FRAMES = 400  # when an operator stops without success; also where LeRobot's environment stops
+from ptr_robot.envs.arm import Action, Arm, Expert, Vector
+from ptr_robot.envs.base import Image
+from ptr_robot.envs.fault_plans import PlannedFault, Severity, plan_faults
+from ptr_robot.envs.faults import Moment
+from ptr_robot.envs.manner import Operator
+from ptr_robot.envs.operators import OperatorConfig
+from ptr_robot.envs.scripted import Workplace
 
 
 @dataclass(frozen=True)
@@ -32,22 +32,16 @@ class Pace:
 
     speed: float | None = None  # top speed away from the object; None: as the operator draws it
     pause_frames: int = 0  # frames of short rests beyond the operator's own
-    limit: int | None = None  # when it stops without success; None: after ``PATIENCE_FRAMES``
-
-    @property
-    def last_frame(self) -> int:
-        """When the operator stops without success."""
-        return PATIENCE_FRAMES if self.limit is None else self.limit
+    limit: int | None = None  # when it stops without success; None: when evaluation would, too
 
 
 @dataclass(frozen=True)
 class Demonstration:
     """``N`` recorded frames: what was observed before each action, and the action that was executed."""
 
-    states: npt.NDArray[np.float32]  # (N, 4)
-    environment_states: npt.NDArray[np.float32]  # (N, 39)
-    actions: npt.NDArray[np.float32]  # (N, 4)
-    images: npt.NDArray[np.uint8] | None  # (N, H, W, 3)
+    states: Mapping[str, npt.NDArray[np.float32]]  # (N, D) by the keys of the environment's states
+    actions: npt.NDArray[np.float32]  # (N, Da)
+    images: Mapping[str, npt.NDArray[np.uint8]]  # (N, H, W, 3) by camera
     faults: tuple[Fault, ...]
     is_success: bool
 
@@ -57,24 +51,27 @@ class Demonstration:
         return len(self.actions)
 
 
-def rehearse(environment: MetaWorldEnvironment, config: OperatorConfig, seeds: DemonstrationSeeds, pace: Pace) -> int:
+def rehearse(workplace: Workplace, config: OperatorConfig, seeds: DemonstrationSeeds, pace: Pace) -> int:
     """How many frames the task takes without rests and faults; it depends on the pace's speed and limit alone."""
-    operator = Operator(config, environment.task, seeds.operator, pace.speed)
-    return _run(environment, operator, [], seeds.layout, pace.last_frame, has_images=False).num_frames
+    expert = workplace.robot.make_expert(workplace.environment)
+    conduct = _Conduct(Operator(config, expert, seeds.operator, pace.speed), expert, workplace.robot.arm, [])
+    return _run(workplace, conduct, seeds.layout, pace).num_frames
 
 
 def perform(
-    environment: MetaWorldEnvironment,
+    workplace: Workplace,
     config: OperatorConfig,
     seeds: DemonstrationSeeds,
     pace: Pace,
     expected: int,  # frames, as ``rehearse`` tells
-    has_images: bool = False,
+    cameras: Sequence[str] = (),
 ) -> Demonstration:
     """The episode with its rests and faults, which are placed by its expected length."""
-    operator = Operator(config, environment.task, seeds.operator, pace.speed)
+    expert = workplace.robot.make_expert(workplace.environment)
+    operator = Operator(config, expert, seeds.operator, pace.speed)
     operator.expect(expected, pace.pause_frames)
-    return _run(environment, operator, _plan(config, expected, seeds), seeds.layout, pace.last_frame, has_images)
+    conduct = _Conduct(operator, expert, workplace.robot.arm, _plan(config, expected, seeds))
+    return _run(workplace, conduct, seeds.layout, pace, cameras)
 
 
 def _plan(config: OperatorConfig, expected: int, seeds: DemonstrationSeeds) -> list[PlannedFault]:
@@ -89,36 +86,30 @@ def _plan(config: OperatorConfig, expected: int, seeds: DemonstrationSeeds) -> l
 
 
 def _run(
-    environment: MetaWorldEnvironment,
-    operator: Operator,
-    planned: Sequence[PlannedFault],
-    layout_seed: int,
-    limit: int,
-    has_images: bool,
+    workplace: Workplace, conduct: _Conduct, layout_seed: int, pace: Pace, cameras: Sequence[str] = ()
 ) -> Demonstration:
-    """Run one episode until some frames after success, a fault that ends it, or ``limit``."""
-    conduct = _Conduct(operator, planned)
-    environment_state = environment.reset(layout_seed)
-    observed: list[EnvironmentState] = []
+    """Run one episode until some frames after success, a fault that ends it, or the pace's limit."""
+    environment = workplace.environment
+    limit = workplace.limits.usual if pace.limit is None else pace.limit
+    environment.reset(layout_seed)
+    observed: list[Mapping[str, npt.NDArray[np.float32]]] = []
     actions: list[Action] = []
-    images: list[Image] = []
+    images: dict[str, list[Image]] = {camera: [] for camera in cameras}
     success_frame: int | None = None
     while len(actions) < limit and not conduct.has_given_up:
-        observed.append(environment_state)
-        if has_images:
-            images.append(environment.render())
-        actions.append(conduct.act(environment_state))
-        environment_state = environment.step(actions[-1])
+        observed.append(environment.states)
+        for camera in cameras:
+            images[camera].append(environment.render(camera))
+        actions.append(conduct.act())
+        environment.step(actions[-1])
         if environment.is_success and success_frame is None:
             success_frame = len(actions)
-        if success_frame is not None and len(actions) >= success_frame + operator.settle_frames:
+        if success_frame is not None and len(actions) >= success_frame + conduct.settle_frames:
             break
-    environment_states = np.stack(observed).astype(np.float32)
     return Demonstration(
-        states=environment_states[:, :4],
-        environment_states=environment_states,
+        states={key: np.stack([states[key] for states in observed]) for key in observed[0]},
         actions=np.stack(actions),
-        images=np.stack(images) if has_images else None,
+        images={camera: np.stack(frames) for camera, frames in images.items()},
         faults=conduct.finish(),
         is_success=success_frame is not None,
     )
@@ -127,25 +118,28 @@ def _run(
 class _Conduct:
     """Hands control from the operator to its faults and back, one fault at a time."""
 
-    def __init__(self, operator: Operator, planned: Sequence[PlannedFault]) -> None:
+    def __init__(self, operator: Operator, expert: Expert, arm: Arm, planned: Sequence[PlannedFault]) -> None:
         self._operator = operator
+        self._expert = expert
+        self._arm = arm
         self._waiting = list(planned)
         self._active: PlannedFault | None = None
         self._active_since = 0
         self._faults: list[Fault] = []
         self._frame = 0
-        self._last_action: Action = np.zeros(ACTION_DIM, dtype=np.float32)
+        self._last_action: Action = np.zeros(arm.action_size, dtype=np.float32)
+        self.settle_frames = operator.settle_frames
         self.has_given_up = False
 
-    def act(self, environment_state: EnvironmentState) -> Action:
+    def act(self) -> Action:
         """The action that is executed in this frame."""
         if self._active is None and self._waiting and self._waiting[0].first_frame <= self._frame:
             self._active, self._active_since = self._waiting.pop(0), self._frame
         if self._active is None:
-            action = self._intend(environment_state)
+            action = self._intend(self._expert.hand)
         else:
-            action = self._active.fault.act(Moment(environment_state, self._intend, self._last_action))
-        self._last_action = clip_action(np.asarray(action))
+            action = self._active.fault.act(Moment(self._expert.hand, self._intend, self._last_action, self._arm))
+        self._last_action = self._arm.clip(np.asarray(action))
         self._frame += 1
         if self._active is not None and self._active.fault.is_over:
             self.has_given_up = self._active.fault.ends_episode
@@ -157,8 +151,8 @@ class _Conduct:
         self._close_active()
         return tuple(self._faults)
 
-    def _intend(self, environment_state: EnvironmentState) -> npt.NDArray[np.float64]:
-        return self._operator.intend(environment_state, self._last_action)
+    def _intend(self, hand: Vector) -> npt.NDArray[np.float64]:
+        return self._operator.intend(hand, self._last_action)
 
     def _close_active(self) -> None:
         if self._active is None:

@@ -11,24 +11,21 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from ptr_robot.envs.metaworld.environment import Action, EnvironmentState
+from ptr_robot.envs.arm import Action, Arm, Vector
 
-Vector = npt.NDArray[np.float64]  # (3,) metres
-Intention = Callable[[EnvironmentState], npt.NDArray[Any]]  # what the operator would do without the fault
+Intention = Callable[[Vector], npt.NDArray[Any]]  # what the operator would do with its hand there, without the fault
 
-# Where Meta-World's hand can go in every task; a detour beyond it would press against the limit and stand still.
-_REACHABLE_LOW = np.array([-0.35, 0.45, 0.08])
-_REACHABLE_HIGH = np.array([0.35, 0.85, 0.40])
-_METRES_PER_STEP = 0.01  # how far an action of 1 moves the hand
+_LIFT_SPEED = 0.8
 
 
 @dataclass(frozen=True)
 class Moment:
     """What a fault may know about the frame it acts in."""
 
-    environment_state: EnvironmentState
+    hand: Vector
     intend: Intention
     last_action: Action
+    arm: Arm
 
 
 class ExecutedFault(abc.ABC):
@@ -64,7 +61,7 @@ class Jitter(ExecutedFault):
     def act(self, moment: Moment) -> npt.NDArray[Any]:
         self._remaining -= 1
         self.is_over = self._remaining <= 0
-        action = np.array(moment.intend(moment.environment_state), dtype=np.float64)
+        action = np.array(moment.intend(moment.hand), dtype=np.float64)
         action[:3] += self._generator.normal(0.0, self._noise, size=3)
         return action
 
@@ -89,7 +86,7 @@ class Hesitation(ExecutedFault):
         self.is_over = self._remaining <= 0
         if self._direction is None:
             self._direction = _unit(moment.last_action[:3].astype(np.float64))
-        return np.append(-self._retreat_speed * self._direction, moment.last_action[3])
+        return moment.arm.action(-self._retreat_speed * self._direction, moment.last_action[-1])
 
     @property
     def details(self) -> dict[str, Any]:
@@ -106,15 +103,13 @@ class Detour(ExecutedFault):
         self._displacement = displacement
         self._speed = speed
         self._waypoints: deque[Vector] = deque()
-        self._leg_frames = int(np.ceil(1.5 * np.abs(displacement).max() / (_METRES_PER_STEP * speed))) + 5
-        self._remaining_in_leg = self._leg_frames
+        self._leg_frames = self._remaining_in_leg = 0
 
     def act(self, moment: Moment) -> npt.NDArray[Any]:
-        hand = moment.environment_state[:3]
+        hand = moment.hand
         if not self._waypoints:
-            wrong_place = np.clip(hand + self._displacement, _REACHABLE_LOW, _REACHABLE_HIGH)
-            self._waypoints.extend([wrong_place, hand.copy()])
-        action = np.append(_move(hand, self._waypoints[0], self._speed), moment.last_action[3])
+            self._begin(hand, moment.arm)
+        action = moment.arm.action(_move(hand, self._waypoints[0], self._speed), moment.last_action[-1])
         self._remaining_in_leg -= 1
         if np.linalg.norm(self._waypoints[0] - hand) < 0.02 or self._remaining_in_leg <= 0:
             self._remaining_in_leg = self._leg_frames
@@ -122,6 +117,12 @@ class Detour(ExecutedFault):
             if not self.is_over:
                 self._waypoints.popleft()
         return action
+
+    def _begin(self, hand: Vector, arm: Arm) -> None:
+        """Out of reach the hand would press against the limit and stand still; a blocked leg ends after some frames."""
+        self._waypoints.extend([arm.within_reach(hand + self._displacement), hand.copy()])
+        frames = 1.5 * np.abs(self._displacement).max() / (arm.metres_per_step * self._speed)
+        self._leg_frames = self._remaining_in_leg = int(np.ceil(frames)) + 5
 
     @property
     def details(self) -> dict[str, Any]:
@@ -148,10 +149,8 @@ class FailedAttempt(ExecutedFault):
         self.is_over = self._remaining <= 0
         self.ends_episode = self.is_over and not self._is_retried
         if self._remaining < self._num_retreat_frames:
-            return np.array([0.0, 0.0, 0.8, -1.0])
-        shifted = moment.environment_state.copy()
-        shifted[:3] += self._miss
-        return moment.intend(shifted)
+            return moment.arm.action(np.array([0.0, 0.0, _LIFT_SPEED]), moment.arm.open_gripper)
+        return moment.intend(moment.hand + self._miss)
 
     @property
     def details(self) -> dict[str, Any]:
@@ -174,7 +173,7 @@ class LateActions(ExecutedFault):
         self.is_over = self._remaining <= 0
         if not self._pending:
             self._pending.extend([moment.last_action] * self._delay_frames)
-        self._pending.append(np.array(moment.intend(moment.environment_state)))
+        self._pending.append(np.array(moment.intend(moment.hand)))
         return self._pending.popleft()
 
     @property

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from ptr_robot.envs.collection import plan_episodes, resolve_mixture
-from ptr_robot.envs.metaworld.operators import OPERATORS, OperatorConfig, read_operators
+from ptr_robot.envs.operators import OPERATORS, OperatorConfig, read_operators
 from ptr_robot.errors import ConfigError
 
 

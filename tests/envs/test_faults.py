@@ -5,23 +5,23 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptr_robot.envs.metaworld.fault_plans import PLANNERS, Severity, plan_faults
-from ptr_robot.envs.metaworld.faults import Detour, FailedAttempt, Hesitation, Jitter, LateActions, Moment
+from ptr_robot.envs.arm import Arm
+from ptr_robot.envs.fault_plans import PLANNERS, Severity, plan_faults
+from ptr_robot.envs.faults import Detour, FailedAttempt, Hesitation, Jitter, LateActions, Moment
 
+ARM = Arm(4, (-0.35, 0.45, 0.08), (0.35, 0.85, 0.40), metres_per_step=0.01, open_gripper=-1.0)
 LAST_ACTION = np.array([0.6, 0.0, 0.8, 1.0], dtype=np.float32)
 
 
 def drive(fault, intend=None, max_frames=200):
     """Let a fault move a point that goes exactly where its actions say; returns its actions and positions."""
-    state = np.zeros(39)
-    state[:3] = [0.0, 0.6, 0.2]
-    intend = intend or (lambda state: np.array([0.1, 0.2, 0.3, -1.0]))
-    actions, positions = [], [state[:3].copy()]
+    hand = np.array([0.0, 0.6, 0.2])
+    intend = intend or (lambda hand: np.array([0.1, 0.2, 0.3, -1.0]))
+    actions, positions = [], [hand]
     while not fault.is_over and len(actions) < max_frames:
-        actions.append(np.asarray(fault.act(Moment(state, intend, LAST_ACTION)), dtype=np.float64))
-        state = state.copy()
-        state[:3] += 0.01 * actions[-1][:3]
-        positions.append(state[:3].copy())
+        actions.append(np.asarray(fault.act(Moment(hand, intend, LAST_ACTION, ARM)), dtype=np.float64))
+        hand = hand + 0.01 * actions[-1][:3]
+        positions.append(hand)
     return np.stack(actions), np.stack(positions)
 
 
@@ -50,10 +50,10 @@ def test_detour_goes_to_the_wrong_place_and_comes_back():
 
 def test_a_detour_that_is_blocked_ends_all_the_same():
     fault = Detour(np.array([0.1, 0.0, 0.0]), speed=1.0)
-    state = np.zeros(39)
+    hand = np.zeros(3)
     num_frames = 0
     while not fault.is_over and num_frames < 100:
-        fault.act(Moment(state, lambda state: np.zeros(4), LAST_ACTION))
+        fault.act(Moment(hand, lambda hand: np.zeros(4), LAST_ACTION, ARM))
         num_frames += 1
     assert fault.is_over
 
@@ -62,8 +62,8 @@ def test_a_detour_that_is_blocked_ends_all_the_same():
 def test_failed_attempt_shows_the_expert_a_shifted_hand_and_then_lifts(is_retried):
     seen = []
     fault = FailedAttempt(10, np.array([0.06, 0.0, 0.0]), num_retreat_frames=4, is_retried=is_retried)
-    actions, positions = drive(fault, lambda state: seen.append(state.copy()) or np.zeros(4))
-    np.testing.assert_allclose(np.stack(seen)[:, :3], positions[:10] + np.array([0.06, 0.0, 0.0]))
+    actions, positions = drive(fault, lambda hand: seen.append(hand) or np.zeros(4))
+    np.testing.assert_allclose(np.stack(seen), positions[:10] + np.array([0.06, 0.0, 0.0]))
     np.testing.assert_array_equal(actions[10:], np.tile([0.0, 0.0, 0.8, -1.0], (4, 1)))
     assert fault.ends_episode is (not is_retried)
 
@@ -71,7 +71,7 @@ def test_failed_attempt_shows_the_expert_a_shifted_hand_and_then_lifts(is_retrie
 def test_late_actions_are_the_intentions_of_earlier_frames():
     intentions = iter(np.random.default_rng(0).normal(size=(30, 4)))
     wanted = np.random.default_rng(0).normal(size=(30, 4))
-    actions, _ = drive(LateActions(30, delay_frames=6), lambda state: next(intentions))
+    actions, _ = drive(LateActions(30, delay_frames=6), lambda hand: next(intentions))
     np.testing.assert_array_equal(actions[:6], np.tile(LAST_ACTION, (6, 1)))
     np.testing.assert_array_equal(actions[6:], wanted[:24])
 

@@ -39,7 +39,7 @@ def environment_type(name: str) -> EnvironmentType:
     """The environment of that name; an unknown one is refused with a hint."""
     if name in _REGISTERED:
         return _REGISTERED[name]()
-    places = _places()
+    places = _BUILT_IN if name in _BUILT_IN else _places()  # installed packages take a while to go through
     if name not in places:
         raise ConfigError(f"there is no environment {name!r}; {did_you_mean(name, environment_names())}")
     module, _, attribute = places[name].partition(":")

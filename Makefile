@@ -30,11 +30,13 @@ install: system $(STAMP)
 system:
 	@bash scripts/system_packages.sh
 
+# openpi-client, which ptr serve is tested with, asks for an older NumPy than it needs.
 $(STAMP): pyproject.toml constraints.txt
 	@echo "Installing into $(VENV) (several GB on the first run: PyTorch brings its GPU libraries)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv -c constraints.txt
 	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[all,dev]'
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps openpi-client==0.1.2
 	@touch $@
 
 lint: install

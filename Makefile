@@ -31,11 +31,11 @@ system:
 	@bash scripts/system_packages.sh
 
 # openpi-client, which ptr serve is tested with, asks for an older NumPy than it needs.
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt plugins/lerobot_policy_ptr/pyproject.toml
 	@echo "Installing into $(VENV) (several GB on the first run: PyTorch brings its GPU libraries)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv -c constraints.txt
-	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[all,dev]'
+	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[all,dev]' -e plugins/lerobot_policy_ptr
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps openpi-client==0.1.2
 	@touch $@
 

@@ -197,3 +197,42 @@ def test_buffers_of_the_tower_are_copied_and_not_averaged():
     assert mine.keys() == theirs.keys()
     for name, buffer in theirs.items():
         assert torch.equal(mine[name], buffer), name
+
+
+class Stages(nn.ModuleDict):
+    """Stages by name that run in order, as torchvision's feature extractors have them."""
+
+    def __init__(self) -> None:
+        super().__init__({name: nn.Conv2d(3, 3, 3, padding=1) for name in ("stem", "layer1", "layer2", "layer3")})
+
+    def forward(self, images):
+        for stage in self.values():
+            images = stage(images)
+        return {"map": images}
+
+
+def test_with_an_example_the_copy_holds_only_what_the_cut_pass_needs():
+    tower, images = Stages(), torch.rand(2, 1, 3, 8, 8)
+    whole = EMATargetEncoder(tower, block="layer1")
+    cut = EMATargetEncoder(tower, block="layer1", example=torch.zeros(1, 3, 8, 8))
+    assert {name.split(".")[0] for name, _ in cut.tower.named_parameters()} == {"stem", "layer1"}
+    assert {name.split(".")[0] for name, _ in whole.tower.named_parameters()} == {"stem", "layer1", "layer2", "layer3"}
+    torch.testing.assert_close(cut(images), whole(images), rtol=0, atol=0)
+    cut.update(tower, 0.5)  # names of what is left are the tower's
+
+
+class ReadsWithoutACall(Tower):
+    """Uses a layer's parameters before its blocks, and never calls the layer."""
+
+    def forward(self, images):
+        tokens = self.patch(images).flatten(2).mT * self.norm.weight
+        for block in self.blocks:
+            tokens = block(tokens)
+        return tokens
+
+
+def test_what_is_read_without_a_call_is_kept():
+    tower = ReadsWithoutACall()
+    encoder = EMATargetEncoder(tower, block=2, example=torch.rand(1, 3, 8, 8))
+    assert isinstance(encoder.tower.norm, nn.LayerNorm)
+    torch.testing.assert_close(encoder.tower.norm.weight, tower.norm.weight)

@@ -17,7 +17,8 @@ class EMATargetEncoder(nn.Module):
     """g: a slowly moving copy of the policy's vision tower that ends after one of its blocks.
 
     Works on any module whose forward pass runs its blocks in order: a hook on the chosen block keeps its output and
-    ends the pass. The later blocks of the same list are dropped from the copy.
+    ends the pass. The later blocks of the same list are dropped from the copy; with an ``example`` so is every other
+    module that the pass never comes to, such as the last stages of a ResNet.
     """
 
     def __init__(
@@ -26,10 +27,12 @@ class EMATargetEncoder(nn.Module):
         *,
         block: int | str | None = None,
         num_prefix_tokens: int = 0,
+        example: Tensor | None = None,  # (n, 3, H, W)
     ) -> None:
         """``block``: how many blocks to keep (default half), or a module's dotted name for towers without a block list.
 
         ``num_prefix_tokens`` leading tokens (class and register tokens) are left out of the mean over patches.
+        ``example`` images are sent through once, to learn which modules the cut pass needs.
         """
         super().__init__()
         self.num_prefix_tokens = num_prefix_tokens
@@ -38,6 +41,8 @@ class EMATargetEncoder(nn.Module):
         # Float32 whatever the tower's precision: a step of 1 − μ = 0.001 is lost to rounding in bfloat16.
         self.tower = copy.deepcopy(tower).float().eval().requires_grad_(False)
         _drop_later_blocks(self.tower, self.block_name)
+        if example is not None:
+            self._drop_unreached(example)
 
     @torch.no_grad()  # targets are constants: the encoder is a teacher, not an online head
     def forward(self, images: Tensor) -> Tensor:  # (..., V, 3, H, W) -> (..., Dy)
@@ -69,6 +74,39 @@ class EMATargetEncoder(nn.Module):
     def train(self, mode: bool = True) -> EMATargetEncoder:  # noqa: ARG002
         """Stay in evaluation mode: a target must not depend on dropout or on its batch."""
         return super().train(False)
+
+    @torch.no_grad()
+    def _drop_unreached(self, example: Tensor) -> None:
+        """Leave out modules beside the block's ancestors that have not been called when the pass ends.
+
+        A module's parameters can be read without a call, so the features are compared and the module put back where
+        they changed.
+        """
+        before, called = self._run_watched(example)
+        for parent in _ancestors(self.tower, self.block_name):
+            for name, child in list(parent.named_children()):
+                if called.isdisjoint(child.modules()) and any(True for _ in child.parameters()):
+                    setattr(parent, name, nn.Identity())
+                    if not self._gives(before, example):
+                        setattr(parent, name, child)
+
+    def _run_watched(self, images: Tensor) -> tuple[Tensor, set[nn.Module]]:
+        called: set[nn.Module] = set()
+        handles = [
+            module.register_forward_pre_hook(lambda module, _inputs: called.add(module))
+            for module in self.tower.modules()
+        ]
+        try:
+            return self._run(images), called
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def _gives(self, features: Tensor, images: Tensor) -> bool:
+        try:
+            return torch.equal(self._run(images), features)
+        except Exception:  # an Identity in the place of what was read: whatever that raises, the module is needed
+            return False
 
     @runs_eagerly  # a hook that ends the pass by an exception cannot be traced
     def _run(self, images: Tensor) -> Tensor:
@@ -146,6 +184,12 @@ def _drop_later_blocks(tower: nn.Module, block_name: str) -> None:
         names = [name for name, _ in parent.named_children()]
         for later in names[names.index(last) + 1 :]:
             setattr(parent, later, nn.Identity())
+
+
+def _ancestors(tower: nn.Module, block_name: str) -> list[nn.Module]:
+    """The modules around the block, whose own pass is cut short with it."""
+    parts = block_name.split(".")
+    return [tower.get_submodule(".".join(parts[:depth])) for depth in range(len(parts))]
 
 
 def pool_patches(features: Tensor, num_prefix_tokens: int, *, is_channels_last: bool = False) -> Tensor:  # -> (n, D)

@@ -1,0 +1,3 @@
+"""Registers the policy types ``ptr_*`` with LeRobot, which imports this package by its name."""
+
+from ptr_robot.lerobot import configuration_ptr as configuration_ptr

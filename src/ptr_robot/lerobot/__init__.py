@@ -1,0 +1,1 @@
+"""PTR inside LeRobot's own policies: what the plug-in ``lerobot_policy_ptr`` registers."""

@@ -1,0 +1,40 @@
+"""Loading a checkpoint into a PTR policy: PTR's own, or a base policy's that has none of PTR's keys."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from ptr_robot.errors import ConfigError
+
+HEADS = "ptr."
+
+
+def load_with_fresh_heads(model: Any, file: Path, *, strict: bool) -> Any:
+    """Load ``file``; where it holds nothing of PTR, PTR starts afresh, and one line says so."""
+    from lerobot.policies.utils import log_model_loading_keys
+    from safetensors.torch import load_model
+
+    try:
+        missing, unexpected = load_model(model, file, strict=False)
+    except RuntimeError as error:
+        if HEADS not in str(error):
+            raise
+        raise ConfigError(
+            f"{file}: its PTR has other sizes than these settings ({str(error).splitlines()[-1].strip()}); keep the "
+            "run's own policy.ptr settings, or start from a checkpoint of the base policy"
+        ) from error
+    heads = [name for name in model.state_dict() if name.startswith(HEADS)]
+    absent = [name for name in missing if name.startswith(HEADS)]
+    others = [name for name in missing if not name.startswith(HEADS)]
+    if len(absent) >= len(heads) - 1:  # torch never reports extra states as missing
+        logging.info(f"PTR: {file.parent} is a checkpoint of the base policy; PTR starts afresh")
+    elif absent:
+        logging.warning(
+            f"PTR: the checkpoint lacks {len(absent)} of PTR's tensors (first {absent[0]}); they start afresh"
+        )
+    if strict and (others or unexpected):
+        raise ConfigError(f"{file}: does not fit the policy; missing {others[:3]}, unknown {list(unexpected)[:3]}")
+    log_model_loading_keys(others, list(unexpected))
+    return model

@@ -20,8 +20,9 @@ from ptr_robot.errors import DataError
 from ptr_robot.method.ptr.config import PTRConfig
 from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import Observation
+from ptr_robot.policy.vla.registration import VLAChoice
 from ptr_robot.train.build import build_parts
-from ptr_robot.train.config import DatasetConfig, PolicyChoice, method_config, resolve
+from ptr_robot.train.config import DatasetConfig, method_config, resolve
 from ptr_robot.train.episode_records import EpisodeLedger
 from ptr_robot.train.loop import Trainer, endless, make_accelerator, train
 from ptr_robot.train.records import read_records
@@ -122,7 +123,7 @@ def test_the_loss_falls(settings):
 def test_images(settings, image_data, method):
     config = settings(method=method, steps=2, save_freq=2)
     dataset = DatasetConfig(repo_id=str(image_data), num_chunks=2, cache_dir=str(image_data.parent / "cache"))
-    policy = PolicyChoice(preset="tiny", chunk_length=4, image_size=32, device="cpu")
+    policy = VLAChoice(preset="tiny", chunk_length=4, image_size=32, device="cpu")
     result = train(dataclasses.replace(config, dataset=dataset, policy=policy))
     state = load_file(result.checkpoint / "training_state" / "ptr_state.safetensors")
     assert any(name.startswith("target_encoder") for name in state) == (method == "ptr")
@@ -130,7 +131,7 @@ def test_images(settings, image_data, method):
 
 def test_post_training_starts_from_the_checkpoint(settings, finished, tmp_path):
     path = str(finished / "checkpoints" / "last" / "pretrained_model")
-    config = settings(policy=PolicyChoice(path=path, device="cpu"), method="sft", batch_size=4)
+    config = settings(policy=VLAChoice(path=path, device="cpu"), method="sft", batch_size=4)
     parts = build_parts(resolve(config, datetime.now()))
     saved = load_file(Path(path) / "model.safetensors")
     assert all(parameter.equal(saved[name]) for name, parameter in parts.policy.state_dict().items())
@@ -138,7 +139,7 @@ def test_post_training_starts_from_the_checkpoint(settings, finished, tmp_path):
 
 def test_a_resumed_run_needs_nothing_of_what_it_started_from(settings, finished, tmp_path):
     base = shutil.copytree(finished / "checkpoints" / "000006", tmp_path / "base")
-    config = settings(policy=PolicyChoice(path=str(base), device="cpu"), steps=1)
+    config = settings(policy=VLAChoice(path=str(base), device="cpu"), steps=1)
     train(config)
     shutil.rmtree(base)
     assert train(dataclasses.replace(config, resume=True, steps=2)).steps_done == 2
@@ -207,7 +208,7 @@ def test_scaled_settings_are_the_papers_at_the_papers_length():
 
 def test_post_training_goes_on_with_the_belief_that_the_policy_knows(settings, finished):
     checkpoint = finished / "checkpoints" / "last"
-    config = settings(policy=PolicyChoice(path=str(checkpoint), device="cpu"))
+    config = settings(policy=VLAChoice(path=str(checkpoint), device="cpu"))
     tokenizer = build_parts(resolve(config, datetime.now())).module.ptr.belief
     saved = load_file(checkpoint / "pretrained_model" / "belief.safetensors")
     assert saved.keys() == tokenizer.state_dict().keys()

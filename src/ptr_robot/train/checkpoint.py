@@ -9,7 +9,6 @@ from pathlib import Path
 from torch import Tensor
 
 from ptr_robot.errors import DataError
-from ptr_robot.policy.save import WEIGHTS_FILE, load_weights
 from ptr_robot.train.config import TrainConfig
 from ptr_robot.train.config_file import write_config
 from ptr_robot.train.trained import TrainedPolicy, save_trained
@@ -44,12 +43,6 @@ def save_checkpoint(
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return place
-
-
-def load_checkpoint(place: Path, trained: TrainedPolicy, state: TrainingState) -> int:
-    """Take a run back to where the checkpoint left it; gives the number of steps that were done."""
-    load_weights(trained.policy, place / PRETRAINED / WEIGHTS_FILE)
-    return state.read(place / STATE)
 
 
 def latest_checkpoint(run: Path) -> Path | None:

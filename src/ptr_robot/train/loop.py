@@ -16,7 +16,7 @@ from ptr_robot.data.segments.batch import SegmentBatch
 from ptr_robot.data.segments.loader import SegmentLoader
 from ptr_robot.errors import ConfigError, NonFiniteError, require
 from ptr_robot.train.build import RunParts, build_parts
-from ptr_robot.train.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
+from ptr_robot.train.checkpoint import STATE, latest_checkpoint, save_checkpoint
 from ptr_robot.train.config import RunPlan, TrainConfig, chosen_precision, resolve
 from ptr_robot.train.cpu_bf16 import avoid_broken_tiles
 from ptr_robot.train.episode_records import EPISODE_SCORES_FILE, EpisodeLedger
@@ -116,7 +116,7 @@ class Trainer:
     def run(self, checkpoint: Path | None) -> TrainResult:
         """From the start or from a checkpoint to the end."""
         if checkpoint is not None:
-            self.steps_done = load_checkpoint(checkpoint, self.trained, self.state)
+            self.steps_done = self.state.read(checkpoint / STATE)  # the policy was loaded when it was built
             self.saved = checkpoint
             self._write_scores(self.ledger.totals())  # a killed run may have left none, or those of another step
         is_main = self.accelerator.is_main_process

@@ -138,13 +138,14 @@ class PolicyConfig:
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least 1")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for a JSON file."""
-        return dataclasses.asdict(self)
+    @property
+    def image_size(self) -> int:
+        """Pixels of a square image; 0: state only."""
+        return self.vision.image_size if self.vision else 0
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Read back what ``to_dict`` gave; an unknown or missing field is an error that names it."""
+        """The inverse of ``dataclasses.asdict``; an unknown or missing field is an error that names it."""
         values = dict(values)
         for name, kind in cls.sections().items():
             _build_in_place(values, name, kind, _STREAMS if kind is TrunkConfig else None)

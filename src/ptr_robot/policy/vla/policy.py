@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from ptr_robot.method.types import ChunkForward
 from ptr_robot.policy.interface import Policy, PolicySizes, Prediction, TrainingChunk
 from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import ActionChunk, Observation
+from ptr_robot.policy.policy_type import initial_weights
 from ptr_robot.policy.vla.config import PolicyConfig
 from ptr_robot.policy.vla.decoder import CachedDecoder
 from ptr_robot.policy.vla.heads import create_head
@@ -28,6 +29,8 @@ from ptr_robot.policy.vla.vision import VisionEncoder
 
 class MixturePolicy(Policy):
     """Text and vision in one stream, state, belief and actions in the other, one attention over both."""
+
+    config: PolicyConfig
 
     def __init__(
         self, config: PolicyConfig, *, text: TextEncoder | None = None, head: ActionHead | None = None
@@ -67,6 +70,10 @@ class MixturePolicy(Policy):
     def num_prefix_tokens(self) -> int:
         """Class and register tokens of the tower."""
         return self.vision.tower.num_prefix_tokens if self.vision else 0
+
+    def check_instructions(self, texts: Iterable[str]) -> None:
+        """Tokenize texts that will come, so that one too long is named now."""
+        self.text.check(texts)
 
     def forward_chunk(
         self,
@@ -185,6 +192,5 @@ def _all_true(tokens: Tensor) -> Tensor:  # (N, n, D) -> (N, n)
 
 def build_policy(config: PolicyConfig, *, seed: int) -> MixturePolicy:
     """A policy with initial weights that depend on the seed alone; torch's global generator is left as it was."""
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
+    with initial_weights(seed):
         return MixturePolicy(config)

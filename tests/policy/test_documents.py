@@ -53,7 +53,7 @@ def document() -> dict:
     """The names that the code of add_a_policy.md defines."""
     names: dict = {"__name__": "documents_policy"}
     for block in re.findall(r"```python\n(.*?)```", (DOCUMENTS / "add_a_policy.md").read_text(), re.DOTALL):
-        exec(block, names)
+        exec(compile(block, "add_a_policy.md", "exec", dont_inherit=True), names)
     return names
 
 

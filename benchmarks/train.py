@@ -40,8 +40,8 @@ from ptr_robot.policy.vla.presets import preset
 from ptr_robot.policy.vla.registration import VLAChoice
 from ptr_robot.train.build import build_parts
 from ptr_robot.train.config import DatasetConfig, TrainConfig, method_config, resolve
-from ptr_robot.train.loop import make_accelerator
 from ptr_robot.train.optimisation import Optimiser
+from ptr_robot.train.processes import make_accelerator
 
 METHODS = ("sft", "sft-belief", "ptr", "small-data")
 BATCH, CHUNKS, LENGTH, PIXELS = 16, 4, 16, 64

@@ -24,7 +24,8 @@ from ptr_robot.policy.vla.registration import VLAChoice
 from ptr_robot.train.build import build_parts
 from ptr_robot.train.config import DatasetConfig, method_config, resolve
 from ptr_robot.train.episode_records import EpisodeLedger
-from ptr_robot.train.loop import Trainer, endless, make_accelerator, train
+from ptr_robot.train.loop import Trainer, endless, train
+from ptr_robot.train.processes import make_accelerator
 from ptr_robot.train.records import read_records
 from ptr_robot.train.trained import load_trained, pretrained_folder
 

@@ -54,6 +54,15 @@ def latest_checkpoint(run: Path) -> Path | None:
     return max(numbered, key=lambda folder: int(folder.name), default=None)
 
 
+def remove_unfinished(run: Path) -> None:
+    """Clear what a killed run left of checkpoints that it was writing; to be called by the run's only process."""
+    for partial in (run / FOLDER).glob(".*.partial"):
+        if partial.is_dir() and not partial.is_symlink():
+            shutil.rmtree(partial, ignore_errors=True)
+        else:
+            partial.unlink(missing_ok=True)
+
+
 def _point_last(place: Path) -> None:
     link = place.with_name(f".{LAST}.partial")
     link.unlink(missing_ok=True)

@@ -6,6 +6,7 @@ import multiprocessing
 import multiprocessing.util
 import os
 import signal
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,10 @@ from ptr_robot.data.segments.sampling import BatchPlan, EpochOrder
 from ptr_robot.data.segments.source import Source
 from ptr_robot.errors import ConfigError, PTRError
 from ptr_robot.files import fingerprint, forget_unfinished_files, remove_unfinished_files
+
+
+class LostWorkerError(PTRError, RuntimeError):
+    """A process that reads the data has ended."""
 
 
 class SegmentLoader:
@@ -53,12 +58,19 @@ class SegmentLoader:
 
     def __iter__(self) -> Iterator[SegmentBatch]:
         self._sampler.start_at(self.epoch, self.batches_done)
-        for batch in self._loader:
-            if isinstance(batch, PTRError):
-                raise batch
+        for batch in _from_workers(self._loader):
             self.batches_done += 1
             yield batch
         self.epoch, self.batches_done = self.epoch + 1, 0
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """The epoch, and how many of its batches were handed out."""
+        return self.epoch, self.batches_done
+
+    @position.setter
+    def position(self, value: tuple[int, int]) -> None:
+        self.epoch, self.batches_done = value
 
     def state_dict(self) -> dict[str, Any]:
         """Where the data stands, and what must be the same for it to go on from there."""
@@ -111,13 +123,38 @@ def read_blocks(
         worker_init_fn=workers.start if workers else None,
     )
     try:
-        for batch in loader:
-            if isinstance(batch, PTRError):
-                raise batch
-            yield batch
+        yield from _from_workers(loader)
     finally:
         if workers:
             workers.may_end.set()
+
+
+def _from_workers(loader: DataLoader[SegmentBatch | PTRError]) -> Iterator[SegmentBatch]:
+    """The batches of a loader; an error, and the loss of a worker, are raised here and nowhere else.
+
+    torch would raise the loss at once, wherever the process is, in the middle of an optimiser's step too. Without its
+    handler the loader notices when it waits for the worker's batch.
+    """
+    handler = signal.getsignal(signal.SIGCHLD)
+    batches = iter(loader)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGCHLD, handler or signal.SIG_DFL)
+    while True:
+        try:
+            batch = next(batches)
+        except StopIteration:
+            return
+        except (RuntimeError, ConnectionError, EOFError, FileNotFoundError) as error:  # torch's own, or of its sockets
+            is_of_workers = not isinstance(error, RuntimeError) or "DataLoader worker" in str(error)
+            if isinstance(error, PTRError) or not loader.num_workers or not is_of_workers:
+                raise
+            raise LostWorkerError(
+                "a process that reads the data was killed, perhaps for want of memory; give it more, or lower "
+                "--num_workers"
+            ) from error
+        if isinstance(batch, PTRError):
+            raise batch
+        yield batch
 
 
 class _ErrorsAsValues:

@@ -204,7 +204,27 @@ def test_episode_means_are_those_of_a_plain_loop(settings):
 
 def test_scaled_settings_are_the_papers_at_the_papers_length():
     assert method_config("ptr", steps=60_000, log_freq=100) == PTRConfig()
+    assert method_config("ptr", steps=120_000, log_freq=100) == PTRConfig()
     assert method_config("ptr", steps=600, log_freq=10).weights.warmup_steps == 30
+
+
+@pytest.mark.parametrize("steps", [600, 1500, 20_000, 60_000])
+def test_short_runs_keep_the_papers_number_of_moves_and_time_constants(steps):
+    """600 moves of the controller and 60 time constants of the EMA encoder: exp(-60) of its start is left."""
+    config = method_config("ptr", steps=steps, log_freq=7)
+    assert steps / config.controller.interval_steps == pytest.approx(600, rel=0.25)
+    assert (1 - config.targets.ema_decay) * steps == pytest.approx(60)
+    assert method_config("ptr", steps=30, log_freq=7).targets.ema_decay == 0  # a copy, and nothing below
+    assert method_config("robust", steps=steps, log_freq=7).controller.interval_steps == 7
+
+
+@pytest.mark.parametrize(("processes", "micro_batches", "segments"), [(1, 1, 32), (8, 1, 4), (2, 4, 4), (64, 1, 1)])
+def test_the_papers_batch_is_128_chunks_over_all_processes(monkeypatch, settings, processes, micro_batches, segments):
+    monkeypatch.setenv("WORLD_SIZE", str(processes))
+    dataset = dataclasses.replace(settings().dataset, num_chunks=4)
+    policy = VLAChoice(preset="being-h05", device="cpu")
+    config = settings(policy=policy, dataset=dataset, batch_size=None, gradient_accumulation_steps=micro_batches)
+    assert resolve(config, datetime.now()).batch_size == segments
 
 
 def test_post_training_goes_on_with_the_belief_that_the_policy_knows(settings, finished):

@@ -170,6 +170,7 @@ def _timeless(config: PTRConfig) -> PTRConfig:
     """Without what follows from the length of a run."""
     return dataclasses.replace(
         config,
+        targets=dataclasses.replace(config.targets, ema_decay=1.0),
         weights=dataclasses.replace(config.weights, warmup_steps=0),
         controller=dataclasses.replace(config.controller, interval_steps=1),
     )

@@ -33,13 +33,13 @@ class TrainingScale:
     """How much training a policy gets where the user does not say."""
 
     steps: int
-    batch_size: int
+    global_chunks: int  # in a step, over all processes and micro-batches; a sample of the paper is one chunk
     learning_rate: float
     log_freq: int
     save_freq: int
 
 
-PAPER_SCALE = TrainingScale(60_000, batch_size=128, learning_rate=1e-4, log_freq=100, save_freq=10_000)
+PAPER_SCALE = TrainingScale(60_000, global_chunks=128, learning_rate=1e-4, log_freq=100, save_freq=10_000)
 
 
 @dataclass(frozen=True)

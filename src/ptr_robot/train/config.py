@@ -16,7 +16,7 @@ from ptr_robot.method.ptr.config import PRESETS as PTR_PRESETS
 from ptr_robot.method.ptr.config import PTRConfig
 from ptr_robot.method.scoring.screen import ScreeningConfig
 from ptr_robot.policy.interface import PolicyShape
-from ptr_robot.policy.policy_type import PAPER_SCALE, PolicyChoice
+from ptr_robot.policy.policy_type import PAPER_SCALE, PolicyChoice, TrainingScale
 from ptr_robot.policy.registry import DEFAULT_TYPE, policy_type
 
 # Names of ptr train, and the settings of PTR in training that each stands for.
@@ -162,13 +162,13 @@ class TrainConfig:
     seed: int = 1000
     # Optimiser steps.
     steps: int | None = None
-    # Segments of one process and micro-batch.
+    # Segments of one process and micro-batch; by default so many that a step has the preset's number of chunks.
     batch_size: int | None = None
     # Micro-batches of a step.
     gradient_accumulation_steps: int = 1
     # Processes that read data; 0: the run reads itself.
     num_workers: int = 2
-    # Steps between two records; also, unless set or resumed, between two moves of PTR's controller.
+    # Steps between two records.
     log_freq: int | None = None
     # Steps between two checkpoints; the last step always has one.
     save_freq: int | None = None
@@ -225,15 +225,22 @@ def chosen_precision(config: TrainConfig) -> str:
 def method_config(method: str, *, steps: int, log_freq: int) -> PTRConfig:
     """The settings of a named method for a run of ``steps``.
 
-    The weights' warm-up keeps its share of the paper's run (3000 of 60,000 steps, 12,000 for ``robust``), and is never
-    longer than there; the controller moves at each record.
+    A shorter run than the paper's keeps its proportions: the weights' warm-up (3000 of 60,000 steps, 12,000 for
+    ``robust``), the number of the controller's moves (600) and of the EMA encoder's time constants (60). Weights of
+    episodes, which ``robust`` has in place of the controller, are renewed at each record.
     """
     preset = PTRConfig.preset(METHODS[method])
-    warmup = scaled(preset.weights.warmup_steps, steps)
+    interval, targets = log_freq, preset.targets
+    if preset.scorer.enabled:
+        forgotten = min(1.0, (1 - targets.ema_decay) * max(1.0, PAPER_STEPS / steps))  # of the encoder, in a step
+        targets = dataclasses.replace(targets, ema_decay=round(1 - forgotten, 9))
+        if preset.controller.enabled:
+            interval = max(1, scaled(preset.controller.interval_steps, steps))
     return dataclasses.replace(
         preset,
-        weights=dataclasses.replace(preset.weights, warmup_steps=warmup),
-        controller=dataclasses.replace(preset.controller, interval_steps=log_freq),
+        targets=targets,
+        weights=dataclasses.replace(preset.weights, warmup_steps=scaled(preset.weights.warmup_steps, steps)),
+        controller=dataclasses.replace(preset.controller, interval_steps=interval),
     )
 
 
@@ -252,11 +259,18 @@ def scaled(paper_steps: int, steps: int) -> int:
     return min(paper_steps, round(paper_steps * steps / PAPER_STEPS))
 
 
+def default_batch_size(config: TrainConfig, scale: TrainingScale) -> int:
+    """Segments of one process and micro-batch that make up the scale's chunks of a step, at least one."""
+    processes = int(os.environ.get("WORLD_SIZE", "1"))  # as torchrun and accelerate launch say
+    parts = config.dataset.num_chunks * config.gradient_accumulation_steps * processes
+    return max(1, scale.global_chunks // parts)
+
+
 def resolve(config: TrainConfig, now: datetime) -> RunPlan:
     """Fill in everything that the user left open."""
     scale = PAPER_SCALE if config.policy.path else config.policy.scale
     steps, log_freq = config.steps or scale.steps, config.log_freq or scale.log_freq
-    batch_size, save_freq = config.batch_size or scale.batch_size, config.save_freq or scale.save_freq
+    batch_size, save_freq = config.batch_size or default_batch_size(config, scale), config.save_freq or scale.save_freq
     learning_rate = config.optimizer.lr or scale.learning_rate
     warmup = config.scheduler.num_warmup_steps
     warmup = scaled(PAPER_LEARNING_RATE_WARMUP, steps) if warmup is None else warmup

@@ -125,6 +125,8 @@ class PolicyConfig:
     chunk_length: int = 16  # L
     num_state_tokens: int = 1
     num_belief_tokens: int = 4  # M; 0: the policy takes no belief
+    # False: h_t = f(o, l, z) as the paper has it, and actions alone see the state; True: h_t has read the state.
+    context_sees_state: bool = True
     activation: str = "silu"  # or "relu": between the layers of the state's and the output's MLP
     head: str = "flow"
     flow: FlowConfig = field(default_factory=FlowConfig)

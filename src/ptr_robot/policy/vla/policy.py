@@ -21,7 +21,7 @@ from ptr_robot.policy.vla.heads import create_head
 from ptr_robot.policy.vla.heads.base import ActionHead, per_sample_mean
 from ptr_robot.policy.vla.heads.embedder import create_activation
 from ptr_robot.policy.vla.language import TextEncoder
-from ptr_robot.policy.vla.segment_pass import SegmentPass, pool_und
+from ptr_robot.policy.vla.segment_pass import SegmentPass, mean_tokens, pool_und
 from ptr_robot.policy.vla.sequence import Context, Part, action_mask, arrange, joint_mask
 from ptr_robot.policy.vla.trunk import MixtureOfTransformers, TrunkOutput
 from ptr_robot.policy.vla.vision import VisionEncoder
@@ -158,7 +158,8 @@ class MixturePolicy(Policy):
     def _state_part(self, observation: Observation) -> Part:
         states = observation.states * observation.state_mask
         tokens = self.state_embedder(states).unflatten(1, (self.config.num_state_tokens, -1))
-        return Part(tokens, _all_true(tokens), is_causal=False, is_gen=True)
+        hidden = not self.config.context_sees_state
+        return Part(tokens, _all_true(tokens), is_causal=False, is_gen=True, is_for_actions=hidden)
 
     def check_belief(self, belief: Tensor, count: int) -> None:
         """Refuse a belief of another shape."""
@@ -182,8 +183,8 @@ class MixturePolicy(Policy):
 
 def pool_context(context: Context, output: TrunkOutput) -> Tensor:  # (N, Du + Dg)
     """h_t: the mean over the real context tokens of each stream, side by side; no action position is among them."""
-    gen = output.gen[:, : context.gen.shape[1]].mean(dim=1)
-    return torch.cat([pool_und(context, output), gen], dim=1)
+    gen = output.gen[:, : context.gen.shape[1]][:, context.pooled_gen]
+    return torch.cat([pool_und(context, output), mean_tokens(gen)], dim=1)
 
 
 def _all_true(tokens: Tensor) -> Tensor:  # (N, n, D) -> (N, n)

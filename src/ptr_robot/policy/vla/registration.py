@@ -20,12 +20,12 @@ from ptr_robot.policy.vla.presets import preset
 from ptr_robot.policy.vla.pretrained import load_action_expert, load_language_model, load_vision_tower
 
 TOKENIZER_FOLDER = "tokenizer"
-_KEPT_BY_A_TRAINED_POLICY = ("head", "chunk_length", "image_size", "augment", "max_tokens")
+_KEPT_BY_A_TRAINED_POLICY = ("head", "chunk_length", "image_size", "augment", "max_tokens", "context_sees_state")
 _SCALES = {
-    "tiny": TrainingScale(2000, batch_size=16, learning_rate=1e-3, log_freq=50, save_freq=1000),
-    "tiny-state": TrainingScale(2000, batch_size=32, learning_rate=1e-3, log_freq=50, save_freq=1000),
-    "micro-state": TrainingScale(2000, batch_size=16, learning_rate=2e-3, log_freq=50, save_freq=2000),
-    "small": TrainingScale(20_000, batch_size=32, learning_rate=3e-4, log_freq=100, save_freq=5000),
+    "tiny": TrainingScale(2000, global_chunks=64, learning_rate=1e-3, log_freq=50, save_freq=1000),
+    "tiny-state": TrainingScale(2000, global_chunks=128, learning_rate=1e-3, log_freq=50, save_freq=1000),
+    "micro-state": TrainingScale(2000, global_chunks=64, learning_rate=2e-3, log_freq=50, save_freq=2000),
+    "small": TrainingScale(20_000, global_chunks=128, learning_rate=3e-4, log_freq=100, save_freq=5000),
 }
 
 
@@ -47,6 +47,8 @@ class VLAChoice(PolicyChoice):
     augment: bool | None = None
     # Tokens (small presets: bytes) that an instruction may have; by default the preset's.
     max_tokens: int | None = None
+    # Whether h_t, the context that PTR scores by, has read the state; by default not where a method has belief tokens.
+    context_sees_state: bool | None = None
     # A Qwen3 model of the context stream's size: a folder or a hub id.
     language_model: str | None = None
     # A Qwen3 model of the action stream's size: a folder or a hub id.
@@ -64,6 +66,10 @@ class VLAChoice(PolicyChoice):
         """The preset with the changes that the flags ask for."""
         config = preset(self.preset)
         changes = _given(head=self.head, chunk_length=self.chunk_length, num_belief_tokens=num_belief_tokens)
+        if self.context_sees_state is not None:
+            changes["context_sees_state"] = self.context_sees_state
+        elif num_belief_tokens is not None:
+            changes["context_sees_state"] = False  # the paper's h_t = f(o, l, z)
         if self.max_tokens is not None:
             changes["language"] = dataclasses.replace(config.language, max_tokens=self.max_tokens)
         vision = _given(image_size=self.image_size, augment=self.augment)

@@ -41,6 +41,7 @@ class EpisodeScore:
     verdict: str
     reason: str  # in words; empty where nothing stands out
     corrected_instruction: str | None = None
+    weight_if_corrected: float | None = None  # its weight under that instruction
     evidence: Mapping[str, float] = field(default_factory=dict)  # by channel, 0 to 1
 
 
@@ -105,6 +106,7 @@ def write_scores(folder: Path, scores: Scores) -> None:
         "verdict": [row.verdict for row in rows],
         "reason": [row.reason for row in rows],
         "corrected_instruction": pa.array([row.corrected_instruction for row in rows], pa.string()),
+        "weight_if_corrected": pa.array([row.weight_if_corrected for row in rows], pa.float64()),
         **{EVIDENCE + name: [row.evidence.get(name, math.nan) for row in rows] for name in scores.channels},
     }
     frames = {
@@ -172,6 +174,7 @@ def _row(row: Mapping[str, Any]) -> EpisodeScore:
         verdict=row["verdict"],
         reason=str(row["reason"] or ""),
         corrected_instruction=row["corrected_instruction"],
+        weight_if_corrected=row.get("weight_if_corrected"),
         evidence={
             name.removeprefix(EVIDENCE): _number(value) for name, value in row.items() if name.startswith(EVIDENCE)
         },

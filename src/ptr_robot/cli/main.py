@@ -24,6 +24,7 @@ VERBS: dict[str, str] = {
     "export": "act on scores: LeRobot's commands, weights, a filtered copy; or a policy in another layout",
     "info": "show what is in a dataset, and what is odd about it",
     "report": "one page on a dataset: which episodes hurt, where in them, and why",
+    "score": "score every episode without training: keep, flag or drop, and why",
     "serve": "serve a trained policy over a websocket, for robots that speak openpi's protocol",
     "study": "compare methods over data conditions and seeds, and print the tables",
     "train": "post-train a policy: PTR, plain fine-tuning, or anything between",

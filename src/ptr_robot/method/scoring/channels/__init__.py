@@ -1,0 +1,1 @@
+"""Channels: what can be measured on an episode that a fault changes, one file each."""

@@ -1,0 +1,85 @@
+"""How far an episode has got, by what it looks like: against the time that has passed, and at its end."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptr_robot.method.scoring.channels.base import Channel, FittedChannel, Measurement, spread_to_frames
+from ptr_robot.method.scoring.channels.prediction import Expectation, observed, rows_of_an_episode
+from ptr_robot.method.scoring.recordings import Array, Recording, Recordings, chunk_starts
+
+_LEAST_SKILL = 0.1
+_END_SHARE = 0.1  # of an episode's looked-at frames
+
+
+@lru_cache(maxsize=1)
+def expected_progress(recordings: Recordings, seed: int) -> Expectation | None:
+    """The share of the episode that has passed, from the observation; None where it cannot be told."""
+    most = rows_of_an_episode(recordings)
+
+    def cut(episode: Recording) -> tuple[NDArray[np.int64], Array, Array]:
+        rows = chunk_starts(episode.num_frames, 0, most)
+        passed = rows / max(1, episode.num_frames - 1)
+        return rows, observed(episode, rows), passed[:, None].astype(np.float32)
+
+    expectation = Expectation(recordings, cut, "progress", seed)
+    return expectation if expectation.models and max(expectation.skill.values()) > _LEAST_SKILL else None
+
+
+class Phase(Channel):
+    """Situations that come at another share of the episode than elsewhere: left running, started late, out of order."""
+
+    name = "phase"
+    reason = "situations come at an unusual time"
+    is_contextual = True
+    is_drawn = True
+
+    def fit(self, recordings: Recordings, seed: int) -> FittedChannel | None:
+        """None where progress cannot be told."""
+        expectation = expected_progress(recordings, seed)
+        return None if expectation is None else _PhaseError(expectation)
+
+
+class _PhaseError(FittedChannel):
+    def __init__(self, expectation: Expectation) -> None:
+        self.expectation = expectation
+
+    def measure(self, episode: Recording) -> Measurement:
+        """The logarithm of the root mean squared error."""
+        rows, errors, _, _ = self.expectation.errors(episode)
+        if not len(rows):
+            return Measurement(float("nan"))
+        frames = spread_to_frames(rows, np.abs(errors[:, 0]), episode.num_frames)
+        return Measurement(float(np.log(np.sqrt((errors**2).mean()) + 0.01)), frames)
+
+
+class Completion(Channel):
+    """Episodes that end in the middle: cut off, or given up."""
+
+    name = "completion"
+    reason = "ends before it is done"
+    is_contextual = True
+    is_drawn = True
+
+    def fit(self, recordings: Recordings, seed: int) -> FittedChannel | None:
+        """None where progress cannot be told."""
+        expectation = expected_progress(recordings, seed)
+        return None if expectation is None else _Unfinished(expectation)
+
+
+class _Unfinished(FittedChannel):
+    def __init__(self, expectation: Expectation) -> None:
+        self.expectation = expectation
+
+    def measure(self, episode: Recording) -> Measurement:
+        """How much is still to do at the end, by what the last frames look like."""
+        rows, _, predicted, _ = self.expectation.errors(episode)
+        if len(rows) < 4:
+            return Measurement(float("nan"))
+        last = max(2, round(_END_SHARE * len(rows)))
+        progress = float(np.median(predicted[-last:, 0]))
+        note = f"ends when about {max(progress, 0.0):.0%} is done" if progress < 0.8 else ""
+        return Measurement(1.0 - progress, note=note)

@@ -1,0 +1,66 @@
+"""Which episodes are beyond suspicion: grown from the least suspicious ones, by all channels together.
+
+Each channel by itself cannot tell a dataset of good episodes that differ from one whose better part is good. Together
+they can: an episode that no channel finds strange belongs to the good ones, and how far such episodes are spread is how
+far good ones are. The set starts with those that the densest part of every channel accepts, takes its spread for the
+good ones', widened since it began with the middle, and grows until nothing joins or leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptr_robot.method.scoring.combination import Mixture, evidence_under
+from ptr_robot.method.scoring.null_distribution import DENSE_SHARE, NullDistribution
+
+Values = NDArray[np.float64]
+Standardise = Callable[[tuple[NullDistribution, ...]], Values]  # -> (E, C)
+
+_EXPECTED = Mixture(share=0.05, shape=0.2)  # of every channel, before anything is known of its faults
+_ORDINARY = 2.5  # deviations: what no channel finds further from good episodes is one of them
+_MOST_ROUNDS = 12
+_WIDENING = 0.8  # of a spread that was estimated on the middle of a distribution
+
+
+def calibrate(
+    values: Values,  # (E, C)
+    tasks: NDArray[np.int64],  # (E, C) that each channel compares within
+    floors: tuple[float, ...],  # (C,)
+) -> tuple[tuple[NullDistribution, ...], Values, NDArray[np.bool_]]:
+    """Null distributions of all channels, the standardised values (E, C), and the reference episodes (E,)."""
+    nulls = _fit(values, tasks, floors, None)
+    scores = standardise(values, tasks, nulls)
+    reference = _least_suspicious(evidence_under([_EXPECTED] * len(floors), scores), tasks[:, 0])
+    for _ in range(_MOST_ROUNDS):
+        nulls = _fit(values, tasks, floors, reference)
+        scores = standardise(values, tasks, nulls)
+        widened = scores / (1.0 + _WIDENING * (1.0 - float(reference.mean())))
+        grown = np.nan_to_num(widened, nan=0.0).max(axis=1) < _ORDINARY
+        if (grown == reference).all() or not grown.any():
+            break
+        reference = grown
+    return nulls, scores, reference
+
+
+def standardise(values: Values, tasks: NDArray[np.int64], nulls: tuple[NullDistribution, ...]) -> Values:  # (E, C)
+    """Every channel in deviations of good episodes."""
+    columns = [null.standardise(values[:, c], tasks[:, c]) for c, null in enumerate(nulls)]
+    return np.stack(columns, axis=1)
+
+
+def _fit(
+    values: Values, tasks: NDArray[np.int64], floors: tuple[float, ...], reference: NDArray[np.bool_] | None
+) -> tuple[NullDistribution, ...]:
+    return tuple(NullDistribution.of(values[:, c], tasks[:, c], floor, reference) for c, floor in enumerate(floors))
+
+
+def _least_suspicious(evidence: Values, tasks: NDArray[np.int64]) -> NDArray[np.bool_]:  # (E,), (E,) -> (E,)
+    """Of every task the part that is good in any case."""
+    chosen = np.zeros(len(evidence), dtype=np.bool_)
+    for task in np.unique(tasks):
+        rows = np.flatnonzero(tasks == task)
+        chosen[rows[np.argsort(evidence[rows], kind="stable")[: int(np.ceil(DENSE_SHARE * len(rows)))]]] = True
+    return chosen

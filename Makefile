@@ -16,12 +16,13 @@ endif
 export HF_HUB_OFFLINE ?= 1
 export MUJOCO_GL ?= egl
 
-.PHONY: help install system test lint demo clean
+.PHONY: help install system test lint demo clean test-lerobot06
 
 help:
 	@echo "make test     install, then lint, type-check, check the layers and run every test"
 	@echo "make demo     install, then collect, train SFT, PTR and the clean part, evaluate, compare"
 	@echo "make lint     ruff, mypy --strict and the import layers"
+	@echo "make test-lerobot06  the plug-in's tests on LeRobot 0.6, where there is a Python 3.12 or later"
 	@echo "make install  the virtual environment in $(VENV)"
 	@echo "make clean    remove the virtual environment and caches"
 
@@ -47,6 +48,9 @@ lint: install
 
 test: lint
 	$(BIN)/pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile
+
+test-lerobot06:
+	bash scripts/test_lerobot06.sh
 
 demo: install
 	$(BIN)/ptr demo

@@ -75,7 +75,7 @@ class Kind:
     """How to make one type."""
 
     type: str
-    base: str
+    base: str | None  # None: LeRobot has no such policy without PTR
     sizes: dict[str, Any]
     chunk_length: int
     vision_block: str  # after which the EMA copy ends
@@ -101,6 +101,7 @@ SMOLVLA = Kind(
     needs_vlm=True,
 )
 BELIEVING_SMOLVLA = dataclasses.replace(SMOLVLA, changes={"belief": BeliefConfig(num_tokens=2)})
+VLA = Kind("ptr_vla", None, {"chunk_size": 6, "n_action_steps": 6}, 6, "model.blocks.1", "blocks.2")
 KINDS = [ACT, ACT_NO_VAE, DIFFUSION, SMOLVLA]
 _MADE: dict[tuple[str, str], Any] = {}
 
@@ -148,9 +149,10 @@ def make_pair(kind: Kind, **changes: Any):
         torch.manual_seed(0)
         policy = get_policy_class(kind.type)(make_config(kind, **changes))
         torch.manual_seed(0)
-        _MADE[key] = policy, get_policy_class(kind.base)(make_config(kind, type=kind.base))
+        base = get_policy_class(kind.base)(make_config(kind, type=kind.base)) if kind.base else None
+        _MADE[key] = policy, base
     policy, base = copy.deepcopy(_MADE[key])
-    return policy.train(), base.train()
+    return policy.train(), base.train() if base is not None else None
 
 
 def make_batch(kind: Kind, config: Any, *, seed: int = 0, padded: bool = True) -> dict[str, Any]:

@@ -39,11 +39,12 @@ def small(kind: str) -> tuple[str, ...]:
     return {
         "ptr_act": (*SMALL_ACT, TINY_RESNET),
         "ptr_diffusion": (*SMALL_DIFFUSION, TINY_RESNET),
+        "ptr_vla": ("--policy.type=ptr_vla", "--policy.chunk_size=6", "--policy.n_action_steps=6"),
         "ptr_smolvla": (*SMALL_SMOLVLA, f"--policy.vlm_model_name={tiny_vlm()}"),
     }[kind]
 
 
-@pytest.mark.parametrize("kind", ["ptr_act", "ptr_diffusion", "ptr_smolvla"])
+@pytest.mark.parametrize("kind", ["ptr_act", "ptr_diffusion", "ptr_smolvla", "ptr_vla"])
 def test_trains_saves_and_acts(kind, dataset, tmp_path, monkeypatch):
     output = tmp_path / "run"
     train(monkeypatch, train_flags(dataset, output, *small(kind), *SMALL_PTR))
@@ -58,6 +59,7 @@ def test_trains_saves_and_acts(kind, dataset, tmp_path, monkeypatch):
     observation = {
         "observation.state": torch.zeros(1, 4),
         "observation.images.top": torch.rand(1, 3, 48, 48),
+        "task": ["push the puck"],
         "observation.language.tokens": torch.full((1, 2), 9),
         "observation.language.attention_mask": torch.ones(1, 2, dtype=torch.bool),
     }

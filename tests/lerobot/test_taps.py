@@ -18,6 +18,7 @@ from tests.lerobot.small_policies import (
     KINDS,
     SIDE,
     STATE,
+    VLA,
     Kind,
     base_batch,
     make_batch,
@@ -27,7 +28,7 @@ from tests.lerobot.small_policies import (
 PLAIN = {"scorer": ScorerConfig(enabled=False), "weights": WeightConfig(alpha=0.0, warmup_steps=0)}
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=["act", "act without VAE", "diffusion", "smolvla"])
 every_tap = pytest.mark.parametrize(
-    "kind", [*KINDS, BELIEVING_SMOLVLA], ids=["act", "act without VAE", "diffusion", "smolvla", "belief"]
+    "kind", [*KINDS, BELIEVING_SMOLVLA, VLA], ids=["act", "act without VAE", "diffusion", "smolvla", "belief", "vla"]
 )
 
 
@@ -149,7 +150,7 @@ def test_names_and_values_are_the_base_policys_and_the_rest_is_under_ptr(kind):
         torch.testing.assert_close(own[name], value, rtol=0, atol=0)
 
 
-@every_kind
+@every_tap
 def test_the_copy_of_the_tower_ends_after_its_block(kind):
     policy, _ = make_pair(kind)
     encoder = policy.ptr.method.target_encoder
@@ -159,7 +160,7 @@ def test_the_copy_of_the_tower_ends_after_its_block(kind):
     assert not [name for name in names if kind.dropped in name]
 
 
-@every_kind
+@every_tap
 def test_the_copy_starts_as_the_loaded_tower_and_follows_it(kind):
     policy, _ = make_pair(kind)
     with torch.no_grad():

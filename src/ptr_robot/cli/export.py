@@ -10,7 +10,7 @@ from pathlib import Path
 from ptr_robot.cli.flags import parse_flags
 from ptr_robot.errors import ConfigError, did_you_mean
 
-POLICY_FORMATS = ("being-h",)
+POLICY_FORMATS = ("being-h", "lerobot")
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class ExportedPolicy:
 
 @dataclass(frozen=True)
 class ExportFlags:
-    """ptr export DATASET --output_dir=FOLDER, or ptr export --policy.path=RUN --format=being-h --output_dir=FOLDER."""
+    """ptr export DATASET --output_dir=FOLDER, or ptr export --policy.path=RUN --output_dir=FOLDER."""
 
     dataset: str = ""  # folder (v2.1 or v3.0) or hub id of a scored dataset; may be given as a bare word
     output_dir: str = ""  # a new folder for what is written
@@ -32,7 +32,7 @@ class ExportFlags:
     flagged: str = "keep"  # keep or drop: what becomes of episodes that are to be looked at
     copy_dataset: bool = True  # write a filtered copy (v3.0), too
     policy: ExportedPolicy = field(default_factory=ExportedPolicy)
-    format: str = "being-h"  # of a policy: being-h (its released layout)
+    format: str | None = None  # of a policy: being-h (its released layout) or lerobot (the plain base policy)
     base: str | None = None  # being-h: the checkpoint that the policy came from, where it is no longer there
 
 
@@ -75,9 +75,19 @@ def _export_dataset(flags: ExportFlags) -> int:
 
 
 def _export_policy(flags: ExportFlags) -> int:
-    if flags.format not in POLICY_FORMATS:
+    if flags.format is not None and flags.format not in POLICY_FORMATS:
         raise ConfigError(f"there is no format {flags.format!r}; {did_you_mean(flags.format, POLICY_FORMATS)}")
     source, output = Path(str(flags.policy.path)).expanduser(), Path(flags.output_dir).expanduser()
+    from ptr_robot.lerobot.export import export_base_policy, find_pretrained
+
+    if flags.format == "lerobot" or (flags.format is None and find_pretrained(source) is not None):
+        folder, kind = export_base_policy(source, output)
+        sys.stdout.write(f"written: {folder}, a policy of LeRobot's own type {kind!r}\n")
+        return 0
+    return _export_being_h(flags, source, output)
+
+
+def _export_being_h(flags: ExportFlags, source: Path, output: Path) -> int:
     from ptr_robot.policy.being_h.export import export_released
     from ptr_robot.policy.being_h.policy import BeingHPolicy
     from ptr_robot.policy.interface import Policy

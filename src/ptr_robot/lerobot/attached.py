@@ -103,6 +103,10 @@ class PTRPolicyMixin:
         """Where the tower is cut unless the user says; None: half-way."""
         return None
 
+    def _num_prefix_tokens(self) -> int:
+        """Leading tokens of the tower's blocks that are no patches."""
+        return 0
+
     def _build_method(self) -> PTR:
         settings: PTRSettings = self.config.ptr
         if not self.config.image_features:
@@ -113,7 +117,11 @@ class PTRPolicyMixin:
         cut = settings.cut if settings.cut is not None else self._default_cut()
         example = self._tower_example()
         encoder = (
-            EMATargetEncoder(self._vision_tower(), block=cut, example=example) if settings.scorer.enabled else None
+            EMATargetEncoder(
+                self._vision_tower(), block=cut, num_prefix_tokens=self._num_prefix_tokens(), example=example
+            )
+            if settings.scorer.enabled
+            else None
         )
         sizes = self._tap_sizes()
         state, layout = self.config.robot_state_feature, self._layout

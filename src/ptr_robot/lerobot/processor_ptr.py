@@ -24,3 +24,8 @@ def make_ptr_smolvla_pre_post_processors(config: Any, dataset_stats: Any = None)
     from lerobot.policies.smolvla.processor_smolvla import make_smolvla_pre_post_processors
 
     return make_smolvla_pre_post_processors(config, dataset_stats=dataset_stats)  # type: ignore[no-any-return]
+
+
+def make_ptr_vla_pre_post_processors(config: Any, dataset_stats: Any = None) -> tuple[Any, Any]:
+    """ACT's, which any policy can use: batches, device, normalisation."""
+    return make_ptr_act_pre_post_processors(config, dataset_stats)

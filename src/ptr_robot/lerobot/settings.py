@@ -58,3 +58,10 @@ class PTRSettings(PTRConfig):
     def cut(self) -> int | str | None:
         """Where the vision tower is cut, as the target encoder takes it."""
         return int(self.block) if self.block is not None and self.block.isdecimal() else self.block
+
+
+@dataclass(frozen=True)
+class BelievingSettings(PTRSettings):
+    """The same for the reference policy, which is made for belief tokens: they are on."""
+
+    belief: BeliefConfig = field(default_factory=BeliefConfig)

@@ -1,0 +1,48 @@
+"""Run by a launcher of two processes: LeRobot's own training step, each rank on its share of the batches."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import DistributedDataParallelKwargs
+from lerobot.scripts.lerobot_train import update_policy
+from lerobot.utils.logging_utils import AverageMeter, MetricsTracker
+
+from tests.lerobot.small_policies import ACT_NO_VAE, BATCH, make_batch, make_pair
+
+STEPS = 3
+
+
+def train(accelerator: Accelerator) -> dict[str, torch.Tensor]:
+    """The state after a few steps; two ranks together see what one rank alone sees."""
+    policy, _ = make_pair(ACT_NO_VAE)
+    for module in policy.modules():
+        if isinstance(module, torch.nn.Dropout | torch.nn.MultiheadAttention):
+            module.p = module.dropout = 0.0  # ranks draw different numbers
+    optimizer = torch.optim.SGD(policy.get_optim_params(), lr=0.01)
+    names = ("loss", "grad_norm", "lr", "update_s")
+    tracker = MetricsTracker(BATCH, 100, 10, {name: AverageMeter(name) for name in names})
+    prepared, optimizer = accelerator.prepare(policy, optimizer)
+    share = BATCH // accelerator.num_processes
+    mine = slice(accelerator.process_index * share, (accelerator.process_index + 1) * share)
+    for step in range(STEPS):
+        batch = make_batch(ACT_NO_VAE, policy.config, seed=step)
+        own = {key: value[mine] for key, value in batch.items()}
+        update_policy(tracker, prepared, own, optimizer, 0.0, accelerator)
+    return {name: value.detach().clone() for name, value in policy.state_dict().items()}
+
+
+def main() -> None:
+    """Leave each rank's state in the folder that the command line names."""
+    torch.set_num_threads(1)
+    kwargs = DistributedDataParallelKwargs(find_unused_parameters=True)  # as lerobot-train has it
+    accelerator = Accelerator(cpu=True, kwargs_handlers=[kwargs])
+    torch.save(train(accelerator), Path(sys.argv[1]) / f"rank{accelerator.process_index}.pt")
+    accelerator.end_training()
+
+
+if __name__ == "__main__":
+    main()

@@ -37,10 +37,11 @@ from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import ActionChunk, Observation
 from ptr_robot.policy.vla.policy import MixturePolicy
 from ptr_robot.policy.vla.presets import preset
+from ptr_robot.policy.vla.registration import VLAChoice
 from ptr_robot.train.build import build_parts
-from ptr_robot.train.config import DatasetConfig, PolicyChoice, TrainConfig, method_config, resolve
-from ptr_robot.train.loop import make_accelerator
+from ptr_robot.train.config import DatasetConfig, TrainConfig, method_config, resolve
 from ptr_robot.train.optimisation import Optimiser
+from ptr_robot.train.processes import make_accelerator
 
 METHODS = ("sft", "sft-belief", "ptr", "small-data")
 BATCH, CHUNKS, LENGTH, PIXELS = 16, 4, 16, 64
@@ -71,7 +72,7 @@ def settings(root: Path, method: str) -> TrainConfig:
     ptr = method_config(method, steps=1000, log_freq=100)
     return TrainConfig(
         dataset=DatasetConfig(repo_id=str(root), num_chunks=CHUNKS, cache_dir=str(root.parent / "cache")),
-        policy=PolicyChoice(preset="tiny", chunk_length=LENGTH, device="cpu"),
+        policy=VLAChoice(preset="tiny", chunk_length=LENGTH, device="cpu"),
         method=method,
         ptr=dataclasses.replace(ptr, weights=dataclasses.replace(ptr.weights, warmup_steps=0)),
         steps=1000,

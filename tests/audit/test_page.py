@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import base64
 import json
 import re
 
 import numpy as np
 import pytest
 
-from ptr_robot.audit.page.contents import most_moving, thin, weak_stretches
+from ptr_robot.audit.page.contents import encode_trace, most_moving, thin, weak_stretches
 from ptr_robot.audit.page.html import island
 from ptr_robot.audit.page.pictures import chunk_starts
 from ptr_robot.audit.report import write_report
@@ -75,6 +76,15 @@ def test_a_thinned_trace_keeps_its_mean():
     assert thin(values).shape == (160,)
     np.testing.assert_allclose(thin(values), values.reshape(160, 10).mean(axis=1), atol=1e-6)
     np.testing.assert_array_equal(thin(values[:100]), values[:100].astype(np.float32))
+
+
+def test_an_encoded_trace_is_drawn_where_it_was():
+    values = np.array([3.0, np.nan, -1.0, 0.5], dtype=np.float32)
+    trace = encode_trace(values)
+    codes = np.frombuffer(base64.b64decode(trace["data"]), dtype=np.uint8)
+    drawn = np.where(codes == 255, np.nan, trace["low"] + codes * (trace["high"] - trace["low"]) / 254)
+    np.testing.assert_allclose(drawn, values, atol=4 / 254)
+    assert encode_trace(np.full(3, np.nan, dtype=np.float32))["data"] == base64.b64encode(b"\xff" * 3).decode()
 
 
 def test_a_thinned_trace_leaves_gaps_out_of_its_means():

@@ -69,10 +69,7 @@ def test_scores_of_all_channels_against_plain_loops():
         expected = torch.zeros(10)
         for channel in ALL:
             if channel == "transition":
-                summaries = chunk.action_tokens
-                tokens = ptr.belief(chunk.action_states, chunk.action_tokens, None).reconstructions
-                summaries = torch.cat([summaries, tokens], dim=-1).mean(dim=1)
-                query = ptr.scorer.heads(chunk.contexts, summaries)[0]
+                query = ptr.scorer.heads(chunk.contexts, chunk.action_tokens.mean(dim=1))[0]
             else:
                 query = ptr.scorer.channels[channel](channel_inputs(channel, chunk.contexts, samples))[0]
             things = {

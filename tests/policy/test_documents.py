@@ -51,9 +51,9 @@ def batch() -> SegmentBatch:
 @pytest.fixture(scope="module")
 def document() -> dict:
     """The names that the code of add_a_policy.md defines."""
-    names: dict = {}
+    names: dict = {"__name__": "documents_policy"}
     for block in re.findall(r"```python\n(.*?)```", (DOCUMENTS / "add_a_policy.md").read_text(), re.DOTALL):
-        exec(block, names)
+        exec(compile(block, "add_a_policy.md", "exec", dont_inherit=True), names)
     return names
 
 
@@ -63,7 +63,7 @@ def flat_samples(batch: SegmentBatch, targets: torch.Tensor) -> Samples:
 
 def test_the_documents_policy_learns_with_ptr(document, batch):
     torch.manual_seed(0)
-    policy = document["LinearPolicy"]()
+    policy = document["LinearPolicy"](document["LinearConfig"]())
     ptr = document["make_ptr"](policy, target_dim=200)
     targets = torch.nn.functional.normalize(batch.future_states.flatten(0, 1), dim=-1)
     output = document["learn"](policy, ptr, batch, flat_samples(batch, targets), step=0)

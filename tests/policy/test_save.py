@@ -10,9 +10,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ptr_robot.errors import ConfigError, DataError
-from ptr_robot.policy import save
+from ptr_robot.policy import policy_files as save
+from ptr_robot.policy.policy_files import load_weights
+from ptr_robot.policy.registry import load_policy, save_policy
 from ptr_robot.policy.robot_record import RobotRecord, check_robot
-from ptr_robot.policy.save import load_policy, load_weights, save_policy
 from ptr_robot.policy.vla.policy import build_policy
 from tests.policy.conftest import make_observation, noise, small_config
 
@@ -87,7 +88,7 @@ def test_damaged_files_are_named(flow_policy, tmp_path):
     config = folder / save.CONFIG_FILE
     record = json.loads(config.read_text())
     config.write_text(json.dumps(record | {"format": 99}))
-    with pytest.raises(DataError, match="format 1"):
+    with pytest.raises(DataError, match="format 2 or 1"):
         load_policy(folder)
     config.write_text("{")
     with pytest.raises(DataError, match="not JSON"):

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from ptr_robot.train.config import DatasetConfig, PolicyChoice, TrainConfig, method_config
+from ptr_robot.policy.vla.registration import VLAChoice
+from ptr_robot.train.config import DatasetConfig, TrainConfig, method_config
 
 from .datasets import record_dataset
 
@@ -54,7 +55,7 @@ def settings(state_data, tmp_path):
         ptr = dataclasses.replace(ptr, weights=dataclasses.replace(ptr.weights, warmup_steps=2))
         config = TrainConfig(
             dataset=DatasetConfig(repo_id=str(state_data), num_chunks=2, cache_dir=str(state_data.parent / "cache")),
-            policy=PolicyChoice(preset="tiny-state", chunk_length=4, device="cpu"),
+            policy=VLAChoice(preset="tiny-state", chunk_length=4, device="cpu"),
             method="ptr",
             ptr=ptr,
             output_dir=str(tmp_path / "run"),

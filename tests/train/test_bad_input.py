@@ -13,10 +13,10 @@ import torch
 from ptr_robot.cli.main import run as run_command
 from ptr_robot.errors import ConfigError, DataError, NonFiniteError
 from ptr_robot.files import only_one_process
+from ptr_robot.policy.vla.registration import VLAChoice
 from ptr_robot.train import optimisation
 from ptr_robot.train.build import build_parts
 from ptr_robot.train.checkpoint import latest_checkpoint
-from ptr_robot.train.config import PolicyChoice
 from ptr_robot.train.loop import train
 from ptr_robot.train.run_folder import check_free
 
@@ -33,7 +33,7 @@ def refused(kind, match):
 
 
 def test_a_preset_that_does_not_exist(settings):
-    config = settings(policy=PolicyChoice(preset="tinny"))
+    config = settings(policy=VLAChoice(preset="tinny"))
     with refused(ConfigError, "no policy preset 'tinny'; did you mean 'tiny'"):
         train(config)
     assert not Path(config.output_dir).exists()
@@ -63,8 +63,8 @@ def test_a_missing_dataset(settings, tmp_path):
 
 
 def test_images_wanted_from_state_only_data(settings):
-    config = settings(policy=PolicyChoice(preset="tiny", chunk_length=4, device="cpu"))
-    with refused(ConfigError, "no camera; use a state-only preset"):
+    config = settings(policy=VLAChoice(preset="tiny", chunk_length=4, device="cpu"))
+    with refused(ConfigError, "no camera; use a state-only policy"):
         train(config)
 
 
@@ -81,7 +81,7 @@ def trained(state_data, tmp_path_factory) -> Path:
 
 def test_a_checkpoint_of_another_robot(settings, trained, tmp_path):
     other = record_dataset(tmp_path / "fr3", lengths=(8, 9), robot="fr3", size=13)
-    config = settings(policy=PolicyChoice(path=str(trained), device="cpu"), batch_size=2)
+    config = settings(policy=VLAChoice(path=str(trained), device="cpu"), batch_size=2)
     config = dataclasses.replace(config, dataset=dataclasses.replace(config.dataset, repo_id=str(other)))
     with refused(ConfigError, "was trained for the robot 'metaworld'"):
         train(config)
@@ -90,7 +90,7 @@ def test_a_checkpoint_of_another_robot(settings, trained, tmp_path):
 
 
 def test_a_checkpoint_of_another_shape(settings, trained):
-    config = settings(policy=PolicyChoice(path=str(trained), device="cpu"))
+    config = settings(policy=VLAChoice(path=str(trained), device="cpu"))
     belief = dataclasses.replace(config.ptr.belief, num_tokens=7)
     with refused(ConfigError, "num_tokens is 7 and the policy takes 4"):
         train(dataclasses.replace(config, ptr=dataclasses.replace(config.ptr, belief=belief)))
@@ -201,7 +201,7 @@ def test_a_disk_that_fills_during_a_save(settings, processes, tmp_path):
 
 
 def test_an_instruction_that_is_too_long_is_named_before_anything_is_trained(settings):
-    choice = PolicyChoice(preset="tiny-state", chunk_length=4, device="cpu", max_tokens=14)
+    choice = VLAChoice(preset="tiny-state", chunk_length=4, device="cpu", max_tokens=14)
     config = settings(policy=choice)
     with refused(DataError, "the instruction 'open the drawer'... has 15 tokens; the limit is 14.*max_tokens"):
         train(config)

@@ -20,7 +20,12 @@ def test_defaults_are_the_papers():
     config, _ = read_flags(["--dataset.repo_id=data", "--policy.preset=being-h05", "--method=ptr"])
     plan = resolve(config, datetime.now())
     assert plan.ptr == PTRConfig()
-    assert (plan.steps, plan.batch_size, plan.learning_rate, plan.num_warmup_steps) == (60_000, 128, 1e-4, 2000)
+    assert (plan.steps, plan.batch_size, plan.learning_rate, plan.num_warmup_steps) == (
+        60_000,
+        32,
+        1e-4,
+        2000,
+    )  # of 4 chunks
     optimiser = plan.config.optimizer
     assert (optimiser.betas, optimiser.weight_decay, optimiser.grad_clip_norm) == ((0.9, 0.999), 0.01, 1.0)
 

@@ -20,10 +20,12 @@ from ptr_robot.errors import DataError
 from ptr_robot.method.ptr.config import PTRConfig
 from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import Observation
+from ptr_robot.policy.vla.registration import VLAChoice
 from ptr_robot.train.build import build_parts
-from ptr_robot.train.config import DatasetConfig, PolicyChoice, method_config, resolve
+from ptr_robot.train.config import DatasetConfig, method_config, resolve
 from ptr_robot.train.episode_records import EpisodeLedger
-from ptr_robot.train.loop import Trainer, endless, make_accelerator, train
+from ptr_robot.train.loop import Trainer, endless, train
+from ptr_robot.train.processes import make_accelerator
 from ptr_robot.train.records import read_records
 from ptr_robot.train.trained import load_trained, pretrained_folder
 
@@ -122,7 +124,7 @@ def test_the_loss_falls(settings):
 def test_images(settings, image_data, method):
     config = settings(method=method, steps=2, save_freq=2)
     dataset = DatasetConfig(repo_id=str(image_data), num_chunks=2, cache_dir=str(image_data.parent / "cache"))
-    policy = PolicyChoice(preset="tiny", chunk_length=4, image_size=32, device="cpu")
+    policy = VLAChoice(preset="tiny", chunk_length=4, image_size=32, device="cpu")
     result = train(dataclasses.replace(config, dataset=dataset, policy=policy))
     state = load_file(result.checkpoint / "training_state" / "ptr_state.safetensors")
     assert any(name.startswith("target_encoder") for name in state) == (method == "ptr")
@@ -130,7 +132,7 @@ def test_images(settings, image_data, method):
 
 def test_post_training_starts_from_the_checkpoint(settings, finished, tmp_path):
     path = str(finished / "checkpoints" / "last" / "pretrained_model")
-    config = settings(policy=PolicyChoice(path=path, device="cpu"), method="sft", batch_size=4)
+    config = settings(policy=VLAChoice(path=path, device="cpu"), method="sft", batch_size=4)
     parts = build_parts(resolve(config, datetime.now()))
     saved = load_file(Path(path) / "model.safetensors")
     assert all(parameter.equal(saved[name]) for name, parameter in parts.policy.state_dict().items())
@@ -138,7 +140,7 @@ def test_post_training_starts_from_the_checkpoint(settings, finished, tmp_path):
 
 def test_a_resumed_run_needs_nothing_of_what_it_started_from(settings, finished, tmp_path):
     base = shutil.copytree(finished / "checkpoints" / "000006", tmp_path / "base")
-    config = settings(policy=PolicyChoice(path=str(base), device="cpu"), steps=1)
+    config = settings(policy=VLAChoice(path=str(base), device="cpu"), steps=1)
     train(config)
     shutil.rmtree(base)
     assert train(dataclasses.replace(config, resume=True, steps=2)).steps_done == 2
@@ -202,12 +204,32 @@ def test_episode_means_are_those_of_a_plain_loop(settings):
 
 def test_scaled_settings_are_the_papers_at_the_papers_length():
     assert method_config("ptr", steps=60_000, log_freq=100) == PTRConfig()
+    assert method_config("ptr", steps=120_000, log_freq=100) == PTRConfig()
     assert method_config("ptr", steps=600, log_freq=10).weights.warmup_steps == 30
+
+
+@pytest.mark.parametrize("steps", [600, 1500, 20_000, 60_000])
+def test_short_runs_keep_the_papers_number_of_moves_and_time_constants(steps):
+    """600 moves of the controller and 60 time constants of the EMA encoder: exp(-60) of its start is left."""
+    config = method_config("ptr", steps=steps, log_freq=7)
+    assert steps / config.controller.interval_steps == pytest.approx(600, rel=0.25)
+    assert (1 - config.targets.ema_decay) * steps == pytest.approx(60)
+    assert method_config("ptr", steps=30, log_freq=7).targets.ema_decay == 0  # a copy, and nothing below
+    assert method_config("robust", steps=steps, log_freq=7).controller.interval_steps == 7
+
+
+@pytest.mark.parametrize(("processes", "micro_batches", "segments"), [(1, 1, 32), (8, 1, 4), (2, 4, 4), (64, 1, 1)])
+def test_the_papers_batch_is_128_chunks_over_all_processes(monkeypatch, settings, processes, micro_batches, segments):
+    monkeypatch.setenv("WORLD_SIZE", str(processes))
+    dataset = dataclasses.replace(settings().dataset, num_chunks=4)
+    policy = VLAChoice(preset="being-h05", device="cpu")
+    config = settings(policy=policy, dataset=dataset, batch_size=None, gradient_accumulation_steps=micro_batches)
+    assert resolve(config, datetime.now()).batch_size == segments
 
 
 def test_post_training_goes_on_with_the_belief_that_the_policy_knows(settings, finished):
     checkpoint = finished / "checkpoints" / "last"
-    config = settings(policy=PolicyChoice(path=str(checkpoint), device="cpu"))
+    config = settings(policy=VLAChoice(path=str(checkpoint), device="cpu"))
     tokenizer = build_parts(resolve(config, datetime.now())).module.ptr.belief
     saved = load_file(checkpoint / "pretrained_model" / "belief.safetensors")
     assert saved.keys() == tokenizer.state_dict().keys()

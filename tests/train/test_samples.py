@@ -12,8 +12,9 @@ import torch
 from ptr_robot.method.ptr.config import TargetConfig
 from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import ActionChunk, Observation
+from ptr_robot.policy.vla.registration import VLAChoice
 from ptr_robot.train.build import build_parts
-from ptr_robot.train.config import DatasetConfig, PolicyChoice, resolve
+from ptr_robot.train.config import DatasetConfig, resolve
 from ptr_robot.train.module import all_chunks
 from ptr_robot.train.samples import make_samples
 from ptr_robot.train.sources import SourceRecord
@@ -25,7 +26,7 @@ def image_parts(request, settings, image_data):
     config = dataclasses.replace(
         config,
         dataset=DatasetConfig(repo_id=str(image_data), num_chunks=3, cache_dir=str(image_data.parent / "cache")),
-        policy=PolicyChoice(preset="tiny", chunk_length=4, image_size=32, device="cpu"),
+        policy=VLAChoice(preset="tiny", chunk_length=4, image_size=32, device="cpu"),
         ptr=dataclasses.replace(config.ptr, targets=TargetConfig(kind=request.param)),
     )
     return build_parts(resolve(config, datetime.now()))

@@ -14,8 +14,9 @@ from ptr_robot.data.config import SourceConfig
 from ptr_robot.data.lerobot.metadata import read_parquet
 from ptr_robot.errors import ConfigError, DataError
 from ptr_robot.method.scoring.screen import Screening, ScreeningConfig, screen
+from ptr_robot.policy.vla.registration import VLAChoice
 from ptr_robot.train.build import build_parts
-from ptr_robot.train.config import DatasetConfig, PolicyChoice, resolve
+from ptr_robot.train.config import DatasetConfig, resolve
 from ptr_robot.train.episode_records import EPISODE_SCORES_FILE
 from ptr_robot.train.loop import train
 from ptr_robot.train.screening import SCREENING_FILE, _alike, _transitions, describe_screening
@@ -87,7 +88,7 @@ def test_corrected_instructions_reach_the_batches_and_the_record(settings, monke
 
 def test_a_policy_that_looks_is_screened_by_what_it_sees(settings, image_data):
     dataset = DatasetConfig(repo_id=str(image_data), num_chunks=2, cache_dir=str(image_data.parent / "cache"))
-    policy = PolicyChoice(preset="tiny", chunk_length=4, image_size=32, device="cpu")
+    policy = VLAChoice(preset="tiny", chunk_length=4, image_size=32, device="cpu")
     parts = build_parts(resolve(screened(settings, dataset=dataset, policy=policy, batch_size=2), datetime.now()))
     assert parts.screening.scores.isfinite().all()
 
@@ -182,7 +183,7 @@ def test_cameras_count_where_the_state_never_moves(settings, image_data, monkeyp
     monkeypatch.setattr("ptr_robot.train.screening.screen", found)
     monkeypatch.setattr("ptr_robot.train.screening._transitions", at_rest)
     dataset = DatasetConfig(repo_id=str(image_data), num_chunks=2, cache_dir=str(image_data.parent / "cache"))
-    policy = PolicyChoice(preset="tiny", chunk_length=4, image_size=32, device="cpu")
+    policy = VLAChoice(preset="tiny", chunk_length=4, image_size=32, device="cpu")
     build_parts(resolve(screened(settings, dataset=dataset, policy=policy, batch_size=2), datetime.now()))
     assert seen["changes"].abs().max() > 0
 

@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ptr_robot.cli.flags import parse_flags
+from ptr_robot.cli.policy_flags import import_packages
 from ptr_robot.eval.evaluation import RESULTS_FILE, EvaluationConfig, checked_groups, evaluate
 from ptr_robot.eval.results import EpisodeResult, RolloutResult
 from ptr_robot.eval.success_statistics import Interval
@@ -17,7 +18,7 @@ from ptr_robot.progress import counting
 
 def main(arguments: Sequence[str]) -> int:
     """Run the verb."""
-    config = parse_flags(EvaluationConfig, arguments)
+    config = parse_flags(EvaluationConfig, import_packages(arguments))
     checked_groups(config)  # before anything is shown
     num_episodes = len(config.tasks) * config.eval.n_episodes
     num_successes = 0

@@ -81,6 +81,31 @@ def refuse_renamed(arguments: Sequence[str], renamed: Mapping[str, str]) -> None
             raise ConfigError(f"--{name} is now --{renamed[name]}; see {program.get()} --help")
 
 
+def given_value(arguments: Sequence[str], name: str) -> str | None:
+    """The value of a flag, written ``--name=value``, ``--name value`` or, for a switch, ``--name``."""
+    for place, word in enumerate(arguments):
+        if word.startswith(f"--{name}="):
+            return word.partition("=")[2]
+        if word == f"--{name}":
+            following = arguments[place + 1] if place + 1 < len(arguments) else "--"
+            return "true" if following.startswith("--") else following
+    return None
+
+
+def without_flag(arguments: Sequence[str], name: str) -> list[str]:
+    """The arguments but for one flag and its value."""
+    kept: list[str] = []
+    is_value = False
+    for word in arguments:
+        if is_value:
+            is_value = False
+        elif word == f"--{name}":
+            is_value = True
+        elif not word.startswith(f"--{name}="):
+            kept.append(word)
+    return kept
+
+
 def _check_config_file(path: Path, config_class: type) -> None:
     """Refuse a file that is no mapping of known settings, before draccus meets it."""
     yaml = require("yaml", "lerobot")

@@ -22,7 +22,7 @@ class ReportFlags:
     state_key: str = "observation.state"  # the feature that holds the states
     action_key: str = "action"  # the feature that holds the actions
     chunk_length: int = 16  # frames between the pictures of an episode
-    max_megabytes: float = 48.0  # of pictures in the page
+    max_megabytes: float = 16.0  # of pictures in the page
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -12,20 +12,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from ptr_robot.cli.flags import parse_flags
+from ptr_robot.cli.flags import given_value, without_flag
+from ptr_robot.cli.policy_flags import import_packages, parse_train_flags
 from ptr_robot.errors import ConfigError, MissingExtraError, require
 from ptr_robot.method.ptr.config import PTRConfig
 from ptr_robot.method.scoring.screen import ScreeningConfig
-from ptr_robot.train.config import PolicyChoice, TrainConfig, resolve, unread_setting
+from ptr_robot.train.config import TrainConfig, resolve, unread_setting
 from ptr_robot.train.config_file import CONFIG_FILE, flattened, merged
 
 # What a checkpoint would not fit, or would mean something else with.
 _BEGUN_WITH = (
-    *(
-        f"policy.{entry.name}"
-        for entry in dataclasses.fields(PolicyChoice)
-        if entry.name not in ("device", "allow_other_robot")
-    ),
     *(f"dataset.{name}" for name in ("normaliser", "resize", "state_key", "action_key")),
     "gradient_accumulation_steps",
 )
@@ -33,7 +29,7 @@ _BEGUN_WITH = (
 
 def main(arguments: Sequence[str]) -> int:
     """Run the verb."""
-    config, checkpoint = read_flags(list(arguments))
+    config, checkpoint = read_flags(import_packages(arguments))
     from ptr_robot.train.loop import train
 
     result = train(config, checkpoint=checkpoint)
@@ -58,10 +54,10 @@ def read_flags(arguments: list[str]) -> tuple[TrainConfig, Path | None]:
     Settings come from the method's own, then the file, then the flags, each over the one before.
     """
     checkpoint = None
-    if str(_given(arguments, "resume")).lower() not in ("none", "false", "no", "off", "0"):
+    if str(given_value(arguments, "resume")).lower() not in ("none", "false", "no", "off", "0"):
         arguments, checkpoint = _resumed(arguments)
-    config = parse_flags(TrainConfig, arguments)
-    if config.resume and _given(arguments, "resume") is None:
+    config = parse_train_flags(arguments)
+    if config.resume and given_value(arguments, "resume") is None:
         raise ConfigError("resume stands in the file; say it with a flag: ptr train --resume=true --output_dir=RUN")
     is_screened = config.method == "screened"
     if is_screened and (words := _words(arguments, "--ptr.")):
@@ -98,18 +94,24 @@ def _check_read(config: TrainConfig, arguments: Sequence[str]) -> None:
 
 def _check_unchanged(config: TrainConfig, arguments: Sequence[str]) -> None:
     """A resumed run has the policy and the units that it began with."""
-    begun = parse_flags(TrainConfig, [f"--config_path={_settings_of_the_run(arguments)}"])
-    names = [*_BEGUN_WITH, *(f"ptr.{name}" for name in flattened(dataclasses.asdict(PTRConfig())))]
+    begun = parse_train_flags([f"--config_path={_settings_of_the_run(arguments)}"])
+    method = (f"ptr.{name}" for name in flattened(dataclasses.asdict(PTRConfig())))
+    names = [*_begun_policy(config), *_BEGUN_WITH, *method]
     for name in names:
         old, new = (operator.attrgetter(name)(settings) for settings in (begun, config))
         if old != new:
             raise ConfigError(f"the run was begun with --{name}={old} and cannot go on with {new}; start another run")
 
 
+def _begun_policy(config: TrainConfig) -> list[str]:
+    names = [entry.name for entry in dataclasses.fields(config.policy)]
+    return [f"policy.{name}" for name in names if name not in ("device", "allow_other_robot")]
+
+
 def _settings_of_the_run(arguments: Sequence[str]) -> Path:
     """Those that a resumed run began with: in its folder or, where that was moved, as they are named."""
-    in_folder = Path(_given(arguments, "output_dir") or "").expanduser() / CONFIG_FILE
-    return in_folder if in_folder.is_file() else Path(_given(arguments, "config_path") or "").expanduser()
+    in_folder = Path(given_value(arguments, "output_dir") or "").expanduser() / CONFIG_FILE
+    return in_folder if in_folder.is_file() else Path(given_value(arguments, "config_path") or "").expanduser()
 
 
 def _words(arguments: Sequence[str], start: str) -> list[str]:
@@ -118,7 +120,7 @@ def _words(arguments: Sequence[str], start: str) -> list[str]:
 
 def _resumed(arguments: list[str]) -> tuple[list[str], Path | None]:
     """Name the run's own settings and folder, wherever the run lies now."""
-    output_dir, config_path = _given(arguments, "output_dir"), _given(arguments, "config_path")
+    output_dir, config_path = given_value(arguments, "output_dir"), given_value(arguments, "config_path")
     if config_path is None:
         if output_dir is None:
             raise ConfigError("--resume=true needs the run: --output_dir=RUN, or --config_path=RUN/train_config.json")
@@ -139,7 +141,7 @@ def _resumed(arguments: list[str]) -> tuple[list[str], Path | None]:
 
 def _over_method(config: TrainConfig, arguments: list[str]) -> TrainConfig:
     """Read the settings again, with those of the method in place of PTR's defaults."""
-    path = _given(arguments, "config_path")
+    path = given_value(arguments, "config_path")
     settings: dict[str, Any] = require("yaml", "lerobot").safe_load(Path(path).expanduser().read_text()) if path else {}
     changes = settings.get("ptr") or {}
     if changes and settings.get("method", config.method) != config.method:
@@ -161,38 +163,14 @@ def _over_method(config: TrainConfig, arguments: list[str]) -> TrainConfig:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / CONFIG_FILE
         file.write_text(json.dumps(settings, default=str))  # YAML has dates, and here they are names
-        return parse_flags(TrainConfig, [*_without(arguments, "config_path"), f"--config_path={file}"])
+        return parse_train_flags([*without_flag(arguments, "config_path"), f"--config_path={file}"])
 
 
 def _timeless(config: PTRConfig) -> PTRConfig:
     """Without what follows from the length of a run."""
     return dataclasses.replace(
         config,
+        targets=dataclasses.replace(config.targets, ema_decay=1.0),
         weights=dataclasses.replace(config.weights, warmup_steps=0),
         controller=dataclasses.replace(config.controller, interval_steps=1),
     )
-
-
-def _given(arguments: Sequence[str], name: str) -> str | None:
-    """The value of a flag, written ``--name=value``, ``--name value`` or, for a switch, ``--name``."""
-    for place, word in enumerate(arguments):
-        if word.startswith(f"--{name}="):
-            return word.partition("=")[2]
-        if word == f"--{name}":
-            following = arguments[place + 1] if place + 1 < len(arguments) else "--"
-            return "true" if following.startswith("--") else following
-    return None
-
-
-def _without(arguments: Sequence[str], name: str) -> list[str]:
-    """The arguments but for one flag and its value."""
-    kept: list[str] = []
-    is_value = False
-    for word in arguments:
-        if is_value:
-            is_value = False
-        elif word == f"--{name}":
-            is_value = True
-        elif not word.startswith(f"--{name}="):
-            kept.append(word)
-    return kept

@@ -26,7 +26,7 @@ from ptr_robot.eval.saved_policy import (
     tasks_by_source,
 )
 from ptr_robot.files import only_one_process, whole_file
-from ptr_robot.policy.save import read_policy_config
+from ptr_robot.policy.registry import read_policy_config
 from ptr_robot.train.checkpoint import FOLDER as CHECKPOINTS
 from ptr_robot.train.checkpoint import PRETRAINED
 from ptr_robot.train.sources import SourceRecord, read_sources

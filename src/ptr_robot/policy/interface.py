@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from torch import Tensor, nn
 
@@ -12,6 +13,22 @@ from ptr_robot.method.ptr.algorithm import ChunkStep
 from ptr_robot.method.types import ChunkForward
 from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import ActionChunk, Observation
+
+
+class PolicyShape(Protocol):
+    """What the configuration of any policy says before it is built."""
+
+    @property
+    def chunk_length(self) -> int:
+        """L: actions in a chunk."""
+
+    @property
+    def image_size(self) -> int:
+        """Pixels of a square image; 0: the policy looks at no images."""
+
+    @property
+    def num_belief_tokens(self) -> int:
+        """M; 0: the policy takes no belief."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +68,8 @@ class Policy(nn.Module, ABC):
     by sample: a sample's draws depend on nothing around it, and there is no generator's state to save.
     """
 
+    config: PolicyShape  # what it is made of, as its saved folder keeps it
+
     @property
     @abstractmethod
     def sizes(self) -> PolicySizes:
@@ -65,6 +84,9 @@ class Policy(nn.Module, ABC):
     def num_prefix_tokens(self) -> int:
         """How many leading tokens of the tower's blocks are not patches (class and register tokens)."""
         return 0
+
+    def check_instructions(self, texts: Iterable[str]) -> None:
+        """Refuse, before the first step, an instruction that the policy cannot read."""
 
     @abstractmethod
     def forward_chunk(

@@ -9,7 +9,6 @@ from pathlib import Path
 from torch import Tensor
 
 from ptr_robot.errors import DataError
-from ptr_robot.policy.save import WEIGHTS_FILE, load_weights
 from ptr_robot.train.config import TrainConfig
 from ptr_robot.train.config_file import write_config
 from ptr_robot.train.trained import TrainedPolicy, save_trained
@@ -46,12 +45,6 @@ def save_checkpoint(
     return place
 
 
-def load_checkpoint(place: Path, trained: TrainedPolicy, state: TrainingState) -> int:
-    """Take a run back to where the checkpoint left it; gives the number of steps that were done."""
-    load_weights(trained.policy, place / PRETRAINED / WEIGHTS_FILE)
-    return state.read(place / STATE)
-
-
 def latest_checkpoint(run: Path) -> Path | None:
     """The one saved last, which need not have the highest step: a run may have been resumed from an earlier one."""
     last = run / FOLDER / LAST
@@ -59,6 +52,15 @@ def latest_checkpoint(run: Path) -> Path | None:
         return last.resolve()
     numbered = [folder for folder in (run / FOLDER).glob("[0-9]*") if folder.name.isdigit()]
     return max(numbered, key=lambda folder: int(folder.name), default=None)
+
+
+def remove_unfinished(run: Path) -> None:
+    """Clear what a killed run left of checkpoints that it was writing; to be called by the run's only process."""
+    for partial in (run / FOLDER).glob(".*.partial"):
+        if partial.is_dir() and not partial.is_symlink():
+            shutil.rmtree(partial, ignore_errors=True)
+        else:
+            partial.unlink(missing_ok=True)
 
 
 def _point_last(place: Path) -> None:

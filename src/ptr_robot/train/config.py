@@ -15,37 +15,18 @@ from ptr_robot.errors import ConfigError, did_you_mean
 from ptr_robot.method.ptr.config import PRESETS as PTR_PRESETS
 from ptr_robot.method.ptr.config import PTRConfig
 from ptr_robot.method.scoring.screen import ScreeningConfig
-from ptr_robot.policy.vla.config import PolicyConfig
+from ptr_robot.policy.interface import PolicyShape
+from ptr_robot.policy.policy_type import PAPER_SCALE, PolicyChoice, TrainingScale
+from ptr_robot.policy.registry import DEFAULT_TYPE, policy_type
 
 # Names of ptr train, and the settings of PTR in training that each stands for.
 METHODS: dict[str, str] = {"ptr": "paper", "screened": "sft"} | {name: name for name in PTR_PRESETS}
 PRECISIONS = ("no", "bf16")
 WANDB_MODES = ("online", "offline", "disabled")
-POLICY_CHANGES = ("head", "chunk_length", "image_size", "augment", "max_tokens")
-PAPER_STEPS = 60_000
+PAPER_STEPS = PAPER_SCALE.steps
 PAPER_LEARNING_RATE_WARMUP = 2000
 MAX_SEED = 2**63  # what torch takes
 _ALWAYS_READ = ("scorer.enabled", "belief.enabled", "check_inputs")
-
-
-@dataclass(frozen=True)
-class TrainingScale:
-    """How much training a size of policy gets where the user does not say."""
-
-    steps: int
-    batch_size: int
-    learning_rate: float
-    log_freq: int
-    save_freq: int
-
-
-PAPER_SCALE = TrainingScale(PAPER_STEPS, batch_size=128, learning_rate=1e-4, log_freq=100, save_freq=10_000)
-SCALES: dict[str, TrainingScale] = {
-    "tiny": TrainingScale(2000, batch_size=16, learning_rate=1e-3, log_freq=50, save_freq=1000),
-    "tiny-state": TrainingScale(2000, batch_size=32, learning_rate=1e-3, log_freq=50, save_freq=1000),
-    "micro-state": TrainingScale(2000, batch_size=16, learning_rate=2e-3, log_freq=50, save_freq=2000),
-    "small": TrainingScale(20_000, batch_size=32, learning_rate=3e-4, log_freq=100, save_freq=5000),
-}
 
 
 @dataclass(frozen=True)
@@ -73,7 +54,7 @@ class DatasetConfig(SourceConfig):
     # Leave unusable episodes out and go on.
     skip_bad_episodes: bool = False
 
-    def data_config(self, policy: PolicyConfig) -> DataConfig:
+    def data_config(self, policy: PolicyShape) -> DataConfig:
         """The same data, cut to the policy's chunks and image size."""
         if bool(self.repo_id) == bool(self.sources):
             raise ConfigError(
@@ -93,48 +74,11 @@ class DatasetConfig(SourceConfig):
             stride=self.stride,
             offset_steps=self.offset_steps,
             offset_steps_max=self.offset_steps_max,
-            image_size=policy.vision.image_size if policy.vision else 0,
+            image_size=policy.image_size,
             resize=self.resize,
             cache_dir=self.cache_dir,
             skip_bad_episodes=self.skip_bad_episodes,
         )
-
-
-@dataclass(frozen=True)
-class PolicyChoice:
-    """Which policy: a preset with its usual changes, or the folder of a trained one."""
-
-    # A run (its last checkpoint), a checkpoint or its pretrained_model folder to post-train, as it is: no preset.
-    path: str | None = None
-    # tiny, tiny-state, micro-state, small or being-h05.
-    preset: str = "tiny"
-    # flow, diffusion or autoregressive; by default the preset's.
-    head: str | None = None
-    # L: actions in a chunk; by default the preset's.
-    chunk_length: int | None = None
-    # Pixels of a square image; by default the preset's.
-    image_size: int | None = None
-    # Random crops and colours in training; by default the preset's.
-    augment: bool | None = None
-    # Tokens (small presets: bytes) that an instruction may have; by default the preset's.
-    max_tokens: int | None = None
-    # A Qwen3 model of the context stream's size: a folder or a hub id.
-    language_model: str | None = None
-    # A Qwen3 model of the action stream's size: a folder or a hub id.
-    action_expert: str | None = None
-    # Published weights of the vision tower: a timm name, or local-dir:FOLDER.
-    vision_weights: str | None = None
-    # cpu, or by default what accelerate finds.
-    device: str | None = None
-    # Go on although path was trained for robots with other slots.
-    allow_other_robot: bool = False
-
-    def __post_init__(self) -> None:
-        if self.device not in (None, "cpu", "cuda"):
-            raise ConfigError(f"policy.device is {self.device!r}; it must be cpu or cuda")
-        for name in POLICY_CHANGES:
-            if self.path is not None and getattr(self, name) is not None:
-                raise ConfigError(f"policy.{name} is set, but policy.path names a trained policy, which keeps its own")
 
 
 @dataclass(frozen=True)
@@ -201,7 +145,7 @@ class TrainConfig:
     """Post-train a policy: ptr train --dataset.repo_id=FOLDER --policy.preset=tiny --method=screened."""
 
     dataset: DatasetConfig = field(default_factory=DatasetConfig)
-    policy: PolicyChoice = field(default_factory=PolicyChoice)
+    policy: PolicyChoice = field(default_factory=lambda: policy_type(DEFAULT_TYPE).choice())
     # screened, ptr (or paper), robust, small-data, sft-belief or sft.
     method: str = "screened"
     # Changes to the method's settings; by default none.
@@ -218,13 +162,13 @@ class TrainConfig:
     seed: int = 1000
     # Optimiser steps.
     steps: int | None = None
-    # Segments of one process and micro-batch.
+    # Segments of one process and micro-batch; by default so many that a step has the preset's number of chunks.
     batch_size: int | None = None
     # Micro-batches of a step.
     gradient_accumulation_steps: int = 1
     # Processes that read data; 0: the run reads itself.
     num_workers: int = 2
-    # Steps between two records; also, unless set or resumed, between two moves of PTR's controller.
+    # Steps between two records.
     log_freq: int | None = None
     # Steps between two checkpoints; the last step always has one.
     save_freq: int | None = None
@@ -281,15 +225,22 @@ def chosen_precision(config: TrainConfig) -> str:
 def method_config(method: str, *, steps: int, log_freq: int) -> PTRConfig:
     """The settings of a named method for a run of ``steps``.
 
-    The weights' warm-up keeps its share of the paper's run (3000 of 60,000 steps, 12,000 for ``robust``), and is never
-    longer than there; the controller moves at each record.
+    A shorter run than the paper's keeps its proportions: the weights' warm-up (3000 of 60,000 steps, 12,000 for
+    ``robust``), the number of the controller's moves (600) and of the EMA encoder's time constants (60). Weights of
+    episodes, which ``robust`` has in place of the controller, are renewed at each record.
     """
     preset = PTRConfig.preset(METHODS[method])
-    warmup = scaled(preset.weights.warmup_steps, steps)
+    interval, targets = log_freq, preset.targets
+    if preset.scorer.enabled:
+        forgotten = min(1.0, (1 - targets.ema_decay) * max(1.0, PAPER_STEPS / steps))  # of the encoder, in a step
+        targets = dataclasses.replace(targets, ema_decay=round(1 - forgotten, 9))
+        if preset.controller.enabled:
+            interval = max(1, scaled(preset.controller.interval_steps, steps))
     return dataclasses.replace(
         preset,
-        weights=dataclasses.replace(preset.weights, warmup_steps=warmup),
-        controller=dataclasses.replace(preset.controller, interval_steps=log_freq),
+        targets=targets,
+        weights=dataclasses.replace(preset.weights, warmup_steps=scaled(preset.weights.warmup_steps, steps)),
+        controller=dataclasses.replace(preset.controller, interval_steps=interval),
     )
 
 
@@ -308,16 +259,23 @@ def scaled(paper_steps: int, steps: int) -> int:
     return min(paper_steps, round(paper_steps * steps / PAPER_STEPS))
 
 
+def default_batch_size(config: TrainConfig, scale: TrainingScale) -> int:
+    """Segments of one process and micro-batch that make up the scale's chunks of a step, at least one."""
+    processes = int(os.environ.get("WORLD_SIZE", "1"))  # as torchrun and accelerate launch say
+    parts = config.dataset.num_chunks * config.gradient_accumulation_steps * processes
+    return max(1, scale.global_chunks // parts)
+
+
 def resolve(config: TrainConfig, now: datetime) -> RunPlan:
     """Fill in everything that the user left open."""
-    scale = PAPER_SCALE if config.policy.path else SCALES.get(config.policy.preset, PAPER_SCALE)
+    scale = PAPER_SCALE if config.policy.path else config.policy.scale
     steps, log_freq = config.steps or scale.steps, config.log_freq or scale.log_freq
-    batch_size, save_freq = config.batch_size or scale.batch_size, config.save_freq or scale.save_freq
+    batch_size, save_freq = config.batch_size or default_batch_size(config, scale), config.save_freq or scale.save_freq
     learning_rate = config.optimizer.lr or scale.learning_rate
     warmup = config.scheduler.num_warmup_steps
     warmup = scaled(PAPER_LEARNING_RATE_WARMUP, steps) if warmup is None else warmup
     ptr = config.ptr or method_config(config.method, steps=steps, log_freq=log_freq)
-    policy_name = Path(config.policy.path).expanduser().name if config.policy.path else config.policy.preset
+    policy_name = Path(config.policy.path).expanduser().name if config.policy.path else config.policy.label
     job_name = config.job_name or f"{config.method}_{policy_name}"
     output_dir = config.output_dir or f"outputs/train/{now:%Y-%m-%d}/{now:%H-%M-%S}_{job_name}"
     resolved = dataclasses.replace(

@@ -5,32 +5,29 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from ptr_robot.data.segments.batch import SegmentBatch
-from ptr_robot.data.segments.loader import SegmentLoader
-from ptr_robot.errors import ConfigError, NonFiniteError, require
+from ptr_robot.data.segments.loader import LostWorkerError, SegmentLoader
+from ptr_robot.errors import ConfigError, NonFiniteError
 from ptr_robot.train.build import RunParts, build_parts
-from ptr_robot.train.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
-from ptr_robot.train.config import RunPlan, TrainConfig, chosen_precision, resolve
-from ptr_robot.train.cpu_bf16 import avoid_broken_tiles
+from ptr_robot.train.checkpoint import STATE, latest_checkpoint, remove_unfinished, save_checkpoint
+from ptr_robot.train.config import RunPlan, TrainConfig
 from ptr_robot.train.episode_records import EPISODE_SCORES_FILE, EpisodeLedger
 from ptr_robot.train.interruption import StopRequest
 from ptr_robot.train.metrics import MetricWindow
 from ptr_robot.train.optimisation import Optimiser, StepResult
+from ptr_robot.train.processes import agree_on_plan, make_accelerator, others_may_end
 from ptr_robot.train.records import RunRecords
 from ptr_robot.train.run_folder import check_free, describe_run, occupied
 from ptr_robot.train.screening import describe_screening
 from ptr_robot.train.step_progress import TrainingProgress
 from ptr_robot.train.trained import TrainedPolicy
 from ptr_robot.train.training_state import TrainingState
-
-_LONGEST_WAIT = timedelta(hours=4)  # of one process for the others: the first decodes and screens a whole dataset
 
 
 @dataclass(frozen=True)
@@ -64,38 +61,10 @@ def train(config: TrainConfig, *, checkpoint: Path | None = None) -> TrainResult
     with occupied(plan.output_dir) if accelerator.is_main_process else contextlib.nullcontext():
         if accelerator.is_main_process:
             check_free(plan.output_dir, resume=config.resume)  # another run may have come and gone meanwhile
-        accelerator.wait_for_everyone()
-        return Trainer(plan, parts, accelerator).run(checkpoint if config.resume else None)
-
-
-def make_accelerator(config: TrainConfig) -> Any:
-    """accelerate with what this loop needs: parameters that a method does not use, and buffers that ranks agree on."""
-    accelerate = require("accelerate", "lerobot")
-    handlers = require("accelerate.utils", "lerobot")
-    ddp = handlers.DistributedDataParallelKwargs(find_unused_parameters=True, broadcast_buffers=False)
-    group = handlers.InitProcessGroupKwargs(timeout=_LONGEST_WAIT)
-    precision = chosen_precision(config)
-    if precision == "bf16":
-        avoid_broken_tiles()
-    accelerator = accelerate.Accelerator(
-        mixed_precision=precision,
-        cpu=config.policy.device == "cpu",
-        kwargs_handlers=[ddp, group],
-    )
-    if config.policy.device == "cuda" and accelerator.device.type != "cuda":
-        raise ConfigError("policy.device is cuda and torch finds no GPU here; leave the flag out, or set it to cpu")
-    way = accelerator.distributed_type.value
-    if way not in ("NO", "MULTI_CPU", "MULTI_GPU"):
-        raise ConfigError(f"accelerate is set up for {way}; ptr train knows processes that hold the whole policy (DDP)")
-    return accelerator
-
-
-def agree_on_plan(config: TrainConfig) -> RunPlan:
-    """The plan of the first rank for all: a folder named after the time must be the same one."""
-    plan = resolve(config, datetime.now())
-    folder = [str(plan.output_dir)]
-    require("accelerate.utils", "lerobot").broadcast_object_list(folder)
-    return replace(plan, output_dir=Path(folder[0]))
+            remove_unfinished(plan.output_dir)
+        with others_may_end(plan.output_dir):
+            accelerator.wait_for_everyone()
+            return Trainer(plan, parts, accelerator).run(checkpoint if config.resume else None)
 
 
 class Trainer:
@@ -116,7 +85,7 @@ class Trainer:
     def run(self, checkpoint: Path | None) -> TrainResult:
         """From the start or from a checkpoint to the end."""
         if checkpoint is not None:
-            self.steps_done = load_checkpoint(checkpoint, self.trained, self.state)
+            self.steps_done = self.state.read(checkpoint / STATE)  # the policy was loaded when it was built
             self.saved = checkpoint
             self._write_scores(self.ledger.totals())  # a killed run may have left none, or those of another step
         is_main = self.accelerator.is_main_process
@@ -156,7 +125,7 @@ class Trainer:
 
     def _step(self, batches: Iterator[SegmentBatch]) -> StepResult:
         started = time.perf_counter()
-        micro_batches = [next(batches) for _ in range(self.plan.config.gradient_accumulation_steps)]
+        micro_batches = self._next_batches(batches)
         waited = time.perf_counter() - started
         is_warm = self.parts.module.ptr.step >= self.plan.ptr.weights.warmup_steps
         try:
@@ -170,6 +139,18 @@ class Trainer:
             for output, samples in zip(result.outputs, result.samples, strict=True):
                 self.ledger.add(output, samples)
         return result
+
+    def _next_batches(self, batches: Iterator[SegmentBatch]) -> list[SegmentBatch]:
+        """Those of a step; a data worker that is lost costs a single process nothing of what it has learnt."""
+        position = self.parts.loader.position
+        try:
+            return [next(batches) for _ in range(self.plan.config.gradient_accumulation_steps)]
+        except LostWorkerError as error:
+            if self.accelerator.num_processes > 1 or not self.steps_done:
+                raise LostWorkerError(f"{error}; the run stops at step {self.steps_done}") from error
+            self.parts.loader.position = position
+            self._save()
+            raise LostWorkerError(f"{error}; saved at step {self.steps_done}, {self._how_to_resume()}") from error
 
     def _is_due(self, frequency: int) -> bool:
         return self.steps_done % frequency == 0 or self.steps_done == self.plan.steps

@@ -25,9 +25,13 @@ RUN_FILE = "run.json"
 README_FILE = "README.txt"
 LOCK = "run"
 # All that a run has before its first checkpoint.
-_FIRST_FILES = {CONFIG_FILE, RUN_FILE, README_FILE, f"{LOCK}.lock", RECORDS_FILE, TENSORBOARD_FOLDER} | {
+_WRITTEN_FIRST = (CONFIG_FILE, RUN_FILE, README_FILE, RECORDS_FILE, WANDB_ID_FILE)
+_FIRST_FILES = {
+    *_WRITTEN_FIRST,
+    *(f"{name}.partial" for name in _WRITTEN_FIRST),
+    f"{LOCK}.lock",
+    TENSORBOARD_FOLDER,
     "wandb",
-    WANDB_ID_FILE,
 }
 VERSIONED = ("torch", "accelerate", "lerobot", "timm", "transformers", "numpy")
 
@@ -53,12 +57,17 @@ def check_free(run: Path, *, resume: bool) -> None:
         return
     if not run.is_dir():
         raise ConfigError(f"output_dir {run} is a file; choose another --output_dir")
-    names = {path.name for path in run.iterdir() if path.name != CHECKPOINTS_FOLDER or any(path.iterdir())}
+    names = {path.name for path in run.iterdir() if path.name != CHECKPOINTS_FOLDER or _has_checkpoint(path)}
     has_failed = names <= _FIRST_FILES and CONFIG_FILE in names
-    if names - {f"{LOCK}.lock"} and not has_failed:
+    if names - {f"{LOCK}.lock", f"{CONFIG_FILE}.partial"} and not has_failed:
         raise ConfigError(
             f"output_dir {run} exists already; choose another --output_dir, or go on with its run by --resume=true"
         )
+
+
+def _has_checkpoint(folder: Path) -> bool:
+    """Hidden names are those of checkpoints that a killed run was writing."""
+    return not folder.is_dir() or any(not path.name.startswith(".") for path in folder.iterdir())
 
 
 @contextlib.contextmanager

@@ -10,9 +10,10 @@ from pathlib import Path
 from ptr_robot.errors import DataError
 from ptr_robot.method.ptr.belief import BeliefTokenizer
 from ptr_robot.method.ptr.config import BeliefConfig
+from ptr_robot.policy.interface import Policy
+from ptr_robot.policy.policy_files import load_weights
 from ptr_robot.policy.recursion import ChunkPredictor
-from ptr_robot.policy.save import load_policy, load_weights, save_policy
-from ptr_robot.policy.vla.policy import MixturePolicy
+from ptr_robot.policy.registry import load_policy, save_policy
 from ptr_robot.train.sources import SourceRecord, read_sources, write_sources
 from ptr_robot.train.tensor_files import save_tensors
 
@@ -24,7 +25,7 @@ BELIEF_FILE = "belief.safetensors"
 class TrainedPolicy:
     """A policy as a rollout needs it."""
 
-    policy: MixturePolicy
+    policy: Policy
     belief: BeliefTokenizer | None  # None: trained without belief tokens
     sources: tuple[SourceRecord, ...]
 
@@ -73,7 +74,7 @@ def pretrained_folder(path: Path) -> Path:
     return path.expanduser()
 
 
-def _load_belief(folder: Path, policy: MixturePolicy) -> BeliefTokenizer | None:
+def _load_belief(folder: Path, policy: Policy) -> BeliefTokenizer | None:
     file = folder / BELIEF_CONFIG_FILE
     if not file.is_file():
         return None

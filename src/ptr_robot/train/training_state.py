@@ -13,7 +13,7 @@ from torch import Tensor
 from ptr_robot.data.segments.loader import SegmentLoader
 from ptr_robot.errors import DataError
 from ptr_robot.method.scoring.screen import Screening
-from ptr_robot.policy.save import load_weights
+from ptr_robot.policy.policy_files import load_weights
 from ptr_robot.train.episode_records import EpisodeLedger
 from ptr_robot.train.metrics import MetricWindow
 from ptr_robot.train.optimisation import Optimiser

@@ -46,16 +46,18 @@ def test_weights_and_scores_are_constants():
         assert not getattr(output, name).requires_grad
 
 
+@pytest.mark.parametrize("informs_scorer", [False, True])
 @pytest.mark.parametrize("term", ["identification_weight", "ranking_weight"])
-def test_the_scorers_losses_train_heads_policy_and_tokenizer(term):
+def test_the_scorers_losses_train_heads_and_policy_and_by_a_switch_the_tokenizer(term, informs_scorer):
     off = {"identification_weight": 0.0, "ranking_weight": 0.0} | {term: 1.0}
-    ptr = make_ptr(replace(config(**off), belief=BeliefConfig(entropy_weight=0, diversity_weight=0)))
+    belief = BeliefConfig(entropy_weight=0, diversity_weight=0, informs_scorer=informs_scorer)
+    ptr = make_ptr(replace(config(**off), belief=belief))
     chunk, samples = make_batch(valid=ALL, grad=True)
     ptr(chunk, samples).loss.backward()
     for layer in ("context", "action_in", "action_out", "output"):
         assert norm(getattr(ptr.scorer.heads, layer).weight.grad) > 0
-    assert norm(ptr.belief.fuse.weight.grad) > 0  # through the reconstructions
-    assert norm(ptr.belief.assign.weight.grad) > 0
+    assert (norm(ptr.belief.fuse.weight.grad) > 0) == informs_scorer  # through the reconstructions
+    assert (norm(ptr.belief.assign.weight.grad) > 0) == informs_scorer
     assert norm(chunk.action_tokens.grad) > 0
     assert norm(chunk.contexts.grad) > 0
 

@@ -106,17 +106,17 @@ def test_small_presets_have_the_size_they_promise(name, low, high):
 @pytest.mark.parametrize("name", sorted(PRESETS))
 def test_configs_survive_json(name, head):
     config = dataclasses.replace(preset(name), head=head)
-    assert PolicyConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+    assert PolicyConfig.from_dict(json.loads(json.dumps(dataclasses.asdict(config)))) == config
 
 
 def test_misspelt_names_get_a_suggestion():
     with pytest.raises(ConfigError, match="no policy preset 'tinny'; did you mean 'tiny'"):
         preset("tinny")
-    values = preset("tiny").to_dict()
+    values = dataclasses.asdict(preset("tiny"))
     values["trunk"]["num_layer"] = 3
     with pytest.raises(ConfigError, match="trunk has no field 'num_layer'; did you mean 'num_layers'"):
         PolicyConfig.from_dict(values)
-    values = preset("tiny").to_dict()
+    values = dataclasses.asdict(preset("tiny"))
     del values["trunk"]["context"]
     with pytest.raises(ConfigError, match=r"trunk: .*context"):
         PolicyConfig.from_dict(values)

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from ptr_robot.errors import ConfigError
-from ptr_robot.policy.save import load_policy, save_policy
+from ptr_robot.policy.registry import load_policy, save_policy
 from ptr_robot.policy.vla.config import LanguageConfig, VisionConfig
 from ptr_robot.policy.vla.language import TextEncoder
 from ptr_robot.policy.vla.policy import build_policy

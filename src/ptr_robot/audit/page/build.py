@@ -27,9 +27,9 @@ from ptr_robot.data.lerobot.tables import read_episode
 from ptr_robot.errors import DataError
 
 WEAK = 0.05  # evidence below it is a weak stretch
-FRAME_BYTES = 2600  # about what one frame of FRAME_WIDTH takes in a sprite sheet
-FRAME_WIDTH = 144  # pixels
-MAX_FRAMES = 24  # of one episode
+FRAME_BYTES = 2400  # about what one frame of FRAME_WIDTH takes in a sprite sheet
+FRAME_WIDTH = 128  # pixels
+MAX_FRAMES = 18  # of one episode
 FEW_EPISODES = 10
 
 
@@ -41,7 +41,7 @@ class PageSettings:
     action_key: str = "action"
     camera_key: str | None = None  # default: the dataset's first
     chunk_length: int = 16
-    max_megabytes: float = 48.0  # of pictures
+    max_megabytes: float = 16.0  # of pictures
 
 
 class PageBuilder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_POINTS = 160  # of a trace or a timeline
+LEVELS, GAP = 254, 255  # of a byte that stands for a value
 MAX_DIMENSIONS = 8  # traces that are drawn for one episode
 
 
@@ -115,6 +117,19 @@ def most_moving(values: NDArray[Any], at_most: int = MAX_DIMENSIONS) -> list[int
 def numbers(values: NDArray[np.float32]) -> list[float | None]:
     """For JSON: four digits, None where there is no value."""
     return [None if not np.isfinite(value) else float(f"{value:.4g}") for value in values]
+
+
+def encode_trace(values: NDArray[np.float32]) -> dict[str, Any]:
+    """A trace for drawing: its lowest and highest value, and a byte a point between them; 255 where there is none."""
+    present = np.isfinite(values)
+    low, high = (float(values[present].min()), float(values[present].max())) if present.any() else (0.0, 0.0)
+    levels = np.zeros(len(values)) if high == low else (np.where(present, values, low) - low) / (high - low)
+    codes = np.where(present, np.round(levels * LEVELS), GAP).astype(np.uint8)
+    return {
+        "low": float(f"{low:.4g}"),
+        "high": float(f"{high:.4g}"),
+        "data": base64.b64encode(codes.tobytes()).decode(),
+    }
 
 
 def weak_stretches(evidence: Mapping[str, NDArray[np.float32]], threshold: float) -> tuple[Stretch, ...]:

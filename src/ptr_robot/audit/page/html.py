@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from importlib import resources
 from typing import Any
 
-from ptr_robot.audit.page.contents import EpisodeDetail, Page, numbers
+from ptr_robot.audit.page.contents import EpisodeDetail, Page, encode_trace
 
 _FILES = resources.files("ptr_robot.audit.page") / "assets"
 
@@ -70,7 +70,7 @@ def _page_values(page: Page) -> dict[str, Any]:
 def _detail_values(detail: EpisodeDetail) -> dict[str, Any]:
     values = dataclasses.asdict(dataclasses.replace(detail, timelines={}, states={}, actions={}))
     for name in ("timelines", "states", "actions"):
-        values[name] = {key: numbers(trace) for key, trace in getattr(detail, name).items()}
+        values[name] = {key: encode_trace(trace) for key, trace in getattr(detail, name).items()}
     return values
 
 

@@ -59,6 +59,18 @@ class RunningStatistics:
         return VectorStatistics(self.count, self._minimum, self._maximum, self._mean, std, q01, q99)
 
 
+def weighted_statistics(frames: NDArray[np.floating], weights: Vectors) -> VectorStatistics:  # (n, D), (n,)
+    """Statistics of frames that are drawn in proportion to their weights; those of no weight are not among them."""
+    drawn = np.flatnonzero(weights > 0)
+    shares = weights[drawn] / weights[drawn].sum()
+    values = frames[drawn].astype(np.float64)
+    mean = shares @ values
+    std = np.sqrt(shares @ (values - mean) ** 2)
+    step = max(1, -(-len(drawn) // QUANTILE_FRAMES))
+    q01, q99 = np.quantile(values[::step], [0.01, 0.99], axis=0, weights=shares[::step], method="inverted_cdf")
+    return VectorStatistics(len(drawn), values.min(axis=0), values.max(axis=0), mean, std, q01, q99)
+
+
 def compute_statistics(index: DatasetIndex, key: str) -> VectorStatistics:
     """Statistics of a vector feature, holding one table file and the frames for the quantiles at most."""
     return measure_features(index, [key])[key].result()

@@ -26,12 +26,18 @@ MAX_PADDING_RATIO = 4  # chunks in a segment over those of the longest episode: 
 class SegmentDataset:
     """Segments of all sources; those of a batch are planned, read and normalised together."""
 
-    def __init__(self, config: DataConfig, seed: int = 0, instructions: Mapping[int, str] | None = None) -> None:
+    def __init__(
+        self,
+        config: DataConfig,
+        seed: int = 0,
+        instructions: Mapping[int, str] | None = None,
+        episode_weights: NDArray[np.float64] | None = None,  # (episodes,) that the normalisers' statistics follow
+    ) -> None:
         if not config.sources:
             raise ConfigError("the data has no sources; give at least one, such as sources: [{repo_id: owner/name}]")
         self.config = config
         self.layout = SegmentLayout.of(config, seed)
-        self.sources: tuple[Source, ...] = tuple(open_source(source, config) for source in config.sources)
+        self.sources: tuple[Source, ...] = _open_sources(config, episode_weights)
         _check_num_chunks(config, max(episode.length for source in self.sources for episode in source.index.episodes))
         self.num_views = max(len(source.cameras) for source in self.sources)
         for source, problem in self.left_out:
@@ -65,6 +71,10 @@ class SegmentDataset:
     def has_target(self, number: int) -> bool:
         """Whether the first chunk of a segment has a consequence."""
         return bool(self._plan(self._numbering.locate([number])).has_target[0, 0])
+
+    def segment_weights(self, episode_weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """By each segment's episode: (episodes,) -> (segments,)."""
+        return self._numbering.spread(episode_weights)
 
     @property
     def left_out(self) -> list[tuple[Source, EpisodeProblem]]:
@@ -176,6 +186,15 @@ class SegmentDataset:
                     episode = self._numbering.episodes[places.row[number]]
                     pictures[number, :, view] = source.frames.read(episode, key, plan.frame_rows[number].tolist())
         return pictures, mask
+
+
+def _open_sources(config: DataConfig, episode_weights: NDArray[np.float64] | None) -> tuple[Source, ...]:
+    """Each with the weights of its own episodes."""
+    sources: list[Source] = []
+    for source in config.sources:
+        first = sum(before.index.total_episodes for before in sources)
+        sources.append(open_source(source, config, None if episode_weights is None else episode_weights[first:]))
+    return tuple(sources)
 
 
 def _check_num_chunks(config: DataConfig, longest: int) -> None:

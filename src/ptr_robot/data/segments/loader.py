@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
 import multiprocessing
 import multiprocessing.util
 import os
 import signal
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
 from ptr_robot.data.config import DataConfig
 from ptr_robot.data.segments.batch import SegmentBatch
 from ptr_robot.data.segments.dataset import SegmentDataset
-from ptr_robot.data.segments.sampling import BatchPlan, EpochOrder
+from ptr_robot.data.segments.sampling import BatchPlan, EpochOrder, WeightedOrder
 from ptr_robot.data.segments.source import Source
 from ptr_robot.errors import ConfigError, PTRError
 from ptr_robot.files import fingerprint, forget_unfinished_files, remove_unfinished_files
+
+
+class LostWorkerError(PTRError, RuntimeError):
+    """A process that reads the data has ended."""
 
 
 class SegmentLoader:
@@ -34,6 +42,8 @@ class SegmentLoader:
         self.plan = plan
         self.epoch = 0
         self.batches_done = 0
+        self.episode_weights: NDArray[np.float64] | None = None  # by which segments are drawn
+        self._max_batches: int | None = None
         self._sampler = _EpochBatches(plan)
         workers = _Workers(owner=self) if num_workers else None
         self._loader: DataLoader[SegmentBatch | PTRError] = DataLoader(
@@ -53,16 +63,37 @@ class SegmentLoader:
 
     def __iter__(self) -> Iterator[SegmentBatch]:
         self._sampler.start_at(self.epoch, self.batches_done)
-        for batch in self._loader:
-            if isinstance(batch, PTRError):
-                raise batch
+        for batch in _from_workers(self._loader):
             self.batches_done += 1
             yield batch
         self.epoch, self.batches_done = self.epoch + 1, 0
 
+    @property
+    def position(self) -> tuple[int, int]:
+        """The epoch, and how many of its batches were handed out."""
+        return self.epoch, self.batches_done
+
+    @position.setter
+    def position(self, value: tuple[int, int]) -> None:
+        self.epoch, self.batches_done = value
+
+    def draw_by(self, episode_weights: NDArray[np.float64], max_batches: int | None = None) -> None:  # (episodes,)
+        """From the next epoch on, segments come in proportion to their episode's weight.
+
+        An epoch then ends after ``max_batches`` at most, and weights that move may be given anew.
+        """
+        order = self.plan.order.plain if isinstance(self.plan.order, WeightedOrder) else self.plan.order
+        segment_weights = self.dataset.segment_weights(episode_weights)
+        max_length = None if max_batches is None else max_batches * self.plan.global_batch_size
+        self.plan = dataclasses.replace(self.plan, order=WeightedOrder(order, segment_weights, max_length))
+        self.episode_weights, self._max_batches = episode_weights, max_batches
+        self._sampler.plan = self.plan
+
     def state_dict(self) -> dict[str, Any]:
         """Where the data stands, and what must be the same for it to go on from there."""
-        return {"epoch": self.epoch, "batches_done": self.batches_done, **self._identity()}
+        weights = None if self.episode_weights is None else self.episode_weights.tolist()
+        position = {"epoch": self.epoch, "batches_done": self.batches_done, "episode_weights": weights}
+        return {**position, **self._identity()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from ``state``; the number of ranks may differ as long as the global batch does not."""
@@ -70,9 +101,13 @@ class SegmentLoader:
             if state.get(name) != value:
                 raise ConfigError(f"cannot resume the data: {name} was {state.get(name)} and is now {value}")
         self.epoch, self.batches_done = int(state["epoch"]), int(state["batches_done"])
+        if (weights := state.get("episode_weights")) is not None:  # those that the epoch was drawn by
+            self.draw_by(np.array(weights), self._max_batches)
 
     def _identity(self) -> dict[str, Any]:
         order, layout = self.plan.order, self.dataset.layout
+        is_drawn = isinstance(order, WeightedOrder)
+        order = order.plain if isinstance(order, WeightedOrder) else order
         return {
             "sources": [_describe(source) for source in self.dataset.sources],
             "chunk_length": layout.chunk_length,
@@ -84,6 +119,7 @@ class SegmentLoader:
             "weights": None if order.weights is None else list(order.weights),
             "seed": order.seed,
             "shuffle": order.shuffle,
+            **({"draw_batches": self._max_batches} if is_drawn else {}),
         }
 
 
@@ -111,13 +147,38 @@ def read_blocks(
         worker_init_fn=workers.start if workers else None,
     )
     try:
-        for batch in loader:
-            if isinstance(batch, PTRError):
-                raise batch
-            yield batch
+        yield from _from_workers(loader)
     finally:
         if workers:
             workers.may_end.set()
+
+
+def _from_workers(loader: DataLoader[SegmentBatch | PTRError]) -> Iterator[SegmentBatch]:
+    """The batches of a loader; an error, and the loss of a worker, are raised here and nowhere else.
+
+    torch would raise the loss at once, wherever the process is, in the middle of an optimiser's step too. Without its
+    handler the loader notices when it waits for the worker's batch.
+    """
+    handler = signal.getsignal(signal.SIGCHLD)
+    batches = iter(loader)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGCHLD, handler or signal.SIG_DFL)
+    while True:
+        try:
+            batch = next(batches)
+        except StopIteration:
+            return
+        except (RuntimeError, ConnectionError, EOFError, FileNotFoundError) as error:  # torch's own, or of its sockets
+            is_of_workers = not isinstance(error, RuntimeError) or "DataLoader worker" in str(error)
+            if isinstance(error, PTRError) or not loader.num_workers or not is_of_workers:
+                raise
+            raise LostWorkerError(
+                "a process that reads the data was killed, perhaps for want of memory; give it more, or lower "
+                "--num_workers"
+            ) from error
+        if isinstance(batch, PTRError):
+            raise batch
+        yield batch
 
 
 class _ErrorsAsValues:
@@ -198,11 +259,15 @@ def make_loader(
     world_size: int = 1,
     pin_memory: bool = False,
     instructions: Mapping[int, str] | None = None,  # in place of the recorded ones, by episode_id
+    episode_weights: NDArray[np.float64] | None = None,  # (episodes,) by which segments are drawn; None: all alike
 ) -> SegmentLoader:
     """Open the sources of ``config`` and give their segments in batches of ``batch_size`` a rank."""
-    dataset = SegmentDataset(config, seed, instructions)
+    dataset = SegmentDataset(config, seed, instructions, episode_weights)
     given = [source.config.weight for source in dataset.sources]
     weights = tuple(weight for weight in given if weight is not None)
     order = EpochOrder(dataset.counts, weights or None, seed, shuffle)
     plan = BatchPlan(order, batch_size, rank, world_size, drop_last)
-    return SegmentLoader(dataset, plan, num_workers, pin_memory)
+    loader = SegmentLoader(dataset, plan, num_workers, pin_memory)
+    if episode_weights is not None:
+        loader.draw_by(episode_weights)
+    return loader

@@ -62,6 +62,10 @@ class SegmentNumbering:
         first: list[int] = [0, *self._ends[:-1].tolist()]
         return first
 
+    def spread(self, episode_values: NDArray[np.float64]) -> NDArray[np.float64]:  # (episodes,) -> (segments,)
+        """Each segment's episode's value."""
+        return np.repeat(episode_values[self._episode_id], np.diff(self._ends, prepend=0))
+
     def locate(self, numbers: Sequence[int] | Integers) -> Places:
         """Where the segments of these numbers lie."""
         chosen = np.asarray(numbers, dtype=np.int64)

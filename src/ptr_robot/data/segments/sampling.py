@@ -1,4 +1,4 @@
-"""Which segments come when: shuffled by (seed, epoch), mixed in stated shares, cut into batches for ranks."""
+"""Which segments come when: shuffled by (seed, epoch), mixed in stated shares or drawn by weight, cut into batches."""
 
 from __future__ import annotations
 
@@ -67,13 +67,59 @@ class EpochOrder:
 
 
 @dataclass(frozen=True)
+class WeightedOrder:
+    """Segments drawn in proportion to a weight, where the loss stays plain: batches are full and q(x) ∝ p(x) w(x).
+
+    p are the shares of the sources, each uniform over its segments. The draw is systematic: in an epoch a segment comes
+    as often as it is expected to, rounded up or down at random, so that weights alone make it come more or less often.
+    """
+
+    plain: EpochOrder
+    segment_weights: NDArray[np.float64]  # (all segments,)
+    max_length: int | None = None  # segments until the next draw, where weights move in training; None: an epoch
+
+    def __post_init__(self) -> None:
+        if len(self.segment_weights) != self.plain.length:
+            raise ConfigError(f"{len(self.segment_weights)} weights are given for {self.plain.length} segments")
+        if not np.isfinite(self.segment_weights).all() or (self.segment_weights < 0).any():
+            raise ConfigError("a segment's weight is negative or not finite; weights must be 0 or more")
+        if not self.expected_counts().any():
+            raise ConfigError("every segment weighs nothing; at least one weight must be above 0")
+
+    @property
+    def length(self) -> int:
+        """Segments in an epoch."""
+        return self.plain.length if self.max_length is None else min(self.plain.length, self.max_length)
+
+    def expected_counts(self) -> NDArray[np.float64]:  # (all segments,)
+        """How often each segment is expected in an epoch."""
+        counts = np.array(self.plain.counts)
+        given = self.plain.weights
+        shares = counts if given is None else np.array(given) / sum(given) * self.plain.length
+        masses = self.segment_weights * np.repeat(shares / np.maximum(counts, 1), counts)
+        expected: NDArray[np.float64] = masses * (self.length / max(masses.sum(), np.finfo(np.float64).tiny))
+        return expected
+
+    def epoch(self, number: int) -> NDArray[np.int64]:
+        """The segment numbers of that epoch, in order; the same on every process."""
+        random = np.random.default_rng((self.plain.seed, number, 3))
+        segments = random.permutation(self.plain.length)
+        edges = np.cumsum(self.expected_counts()[segments])
+        edges *= self.length / edges[-1]  # the sum is rounded
+        points = random.random() + np.arange(self.length)
+        drawn: NDArray[np.int64] = segments[np.searchsorted(edges, points, side="right").clip(max=len(segments) - 1)]
+        random.shuffle(drawn)
+        return drawn
+
+
+@dataclass(frozen=True)
 class BatchPlan:
     """Cuts an epoch into global batches, and a global batch into one contiguous part a rank.
 
     One process with batch ``2B`` therefore sees, step by step, what two ranks with batch ``B`` see together.
     """
 
-    order: EpochOrder
+    order: EpochOrder | WeightedOrder
     batch_size: int  # B, of one rank
     rank: int = 0
     world_size: int = 1

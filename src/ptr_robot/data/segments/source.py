@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from ptr_robot.data.cache.frames import FrameCache
 from ptr_robot.data.cache.tables import TableCache, open_tables
 from ptr_robot.data.config import DataConfig, SourceConfig
+from ptr_robot.data.lerobot.feature_statistics import weighted_statistics
 from ptr_robot.data.lerobot.index import DatasetIndex, EpisodeProblem, open_index
 from ptr_robot.data.robots import Robot, load_robot, robot_for_type
-from ptr_robot.data.robots.normalisers import Normaliser, make_normaliser
+from ptr_robot.data.robots.normalisers import Normaliser, VectorStatistics, make_normaliser
 from ptr_robot.data.robots.slots import SlotMap
 from ptr_robot.errors import ConfigError, DataError, did_you_mean
 from ptr_robot.files import default_cache_dir
@@ -52,7 +53,11 @@ class Source:
     frames: FrameCache
 
 
-def open_source(config: SourceConfig, data: DataConfig) -> Source:
+def open_source(
+    config: SourceConfig,
+    data: DataConfig,
+    episode_weights: NDArray[np.float64] | None = None,  # (episodes,) by index; None: all alike
+) -> Source:
     """Open and check one dataset; every complaint names it."""
     index = open_index(
         config.repo_id,
@@ -71,20 +76,35 @@ def open_source(config: SourceConfig, data: DataConfig) -> Source:
         slots.check_size(f"{index.root}: {key!r} (robot {robot.name})", index.feature(key).size)
     cache_dir = default_cache_dir() if data.cache_dir is None else Path(data.cache_dir).expanduser()
     tables = open_tables(index, config.state_key, config.action_key, cache_dir)
+    statistics = {
+        part: tables.statistics(part) if episode_weights is None else weighted(tables, part, index, episode_weights)
+        for part in ("states", "actions")
+    }
     return Source(
         config=config,
         index=index,
         robot=robot,
-        state_map=_unified(robot.state, tables, "states", config.normaliser),
-        action_map=_unified(robot.action, tables, "actions", config.normaliser),
+        state_map=_unified(robot.state, statistics["states"], config.normaliser),
+        action_map=_unified(robot.action, statistics["actions"], config.normaliser),
         tables=tables,
         cameras=_cameras(config, index) if data.image_size else (),
         frames=FrameCache(index, cache_dir, data.image_size, data.resize),
     )
 
 
-def _unified(slots: SlotMap, tables: TableCache, name: str, default: str) -> UnifiedMap:
-    return UnifiedMap(slots, make_normaliser(tables.statistics(name), slots.normalisers(default)))
+def _unified(slots: SlotMap, statistics: VectorStatistics, default: str) -> UnifiedMap:
+    return UnifiedMap(slots, make_normaliser(statistics, slots.normalisers(default)))
+
+
+def weighted(
+    tables: TableCache, part: str, index: DatasetIndex, episode_weights: NDArray[np.float64]
+) -> VectorStatistics:
+    """Statistics of what is drawn where episodes are drawn by weight; the plain ones where all weigh the same."""
+    weights = np.array([episode_weights[episode.episode_index] for episode in index.episodes])
+    if (weights == weights[0]).all():
+        return tables.statistics(part)
+    frames = tables.states if part == "states" else tables.actions
+    return weighted_statistics(frames, np.repeat(weights, [episode.length for episode in index.episodes]))
 
 
 def _hint(index: DatasetIndex) -> str:

@@ -13,6 +13,7 @@ from ptr_robot.method.distributed import RankLayout, gather_rows, sum_over_ranks
 from ptr_robot.method.episode_evidence import EpisodeEvidence
 from ptr_robot.method.folds import assign_folds
 from ptr_robot.method.heads import INSTRUCTION_DIM, channel_inputs, extra_targets
+from ptr_robot.method.ptr.action_summary import ActionSummaries
 from ptr_robot.method.ptr.belief import BeliefOutput, BeliefTokenizer
 from ptr_robot.method.ptr.candidates import CandidatePool, TargetRows
 from ptr_robot.method.ptr.config import PTRConfig
@@ -174,7 +175,9 @@ class PTR(nn.Module):
         if self.scorer is None or self.pool is None:
             count = chunk.action_losses.shape[0]
             return Evidence.none(count, config, chunk.action_losses.device), None
-        contexts, summaries = chunk.contexts, self._summarize(chunk, tokenized, samples.is_padding)  # e_t
+        joins = self.belief if self.config.belief.informs_scorer else None
+        summarizer = ActionSummaries(chunk, real_steps(chunk.step_mask, samples.is_padding), joins)
+        contexts, summaries = chunk.contexts, summarizer.recorded(tokenized)  # h_t, e_t
         if config.is_detached:
             # Cuts the path into the policy and the tokenizer: the scorer's losses train its heads alone.
             contexts, summaries = contexts.detach(), summaries.detach()
@@ -184,8 +187,7 @@ class PTR(nn.Module):
         candidates = self.pool(rows, layout, hard_ratio=self.controller.hard_ratio, step=self.step)  # line 6
         own = slice(layout.first_row, layout.first_row + layout.counts[layout.rank])
         partners, has_other = other_samples(rows.sample_ids, rows.valid, self.config.pool.seed, self.step)
-        # Another sample's action enters as a constant: it is the recorded one that must explain the target.
-        other_summaries = gather_rows(summaries, layout)[partners[own]]
+        other_summaries = summarizer.exchanged(partners[own], layout)
         evidence: Evidence = self.scorer(  # lines 7 and 8
             contexts,
             summaries,
@@ -276,6 +278,8 @@ class PTR(nn.Module):
             identification = identification * discount**samples.offsets
         is_real = torch.ones_like(samples.has_target) if samples.is_padding is None else ~samples.is_padding
         zeros = torch.zeros_like(weights)
+        if self.config.weights.apply == "sampler":  # the batch is drawn by weight already
+            weights = is_real.to(weights)
         return SampleTerms(
             weighted_action=weights * chunk.action_losses,
             weights=weights,
@@ -363,19 +367,6 @@ class PTR(nn.Module):
         mask = real_steps(chunk.step_mask, is_padding)
         tokenized: BeliefOutput = self.belief(chunk.action_states, chunk.action_tokens, mask)
         return tokenized
-
-    def _summarize(
-        self, chunk: ChunkForward, tokenized: BeliefOutput | None, is_padding: Tensor | None
-    ) -> Tensor:  # (N, De)
-        """e_t: the mean of the action tokens over real steps, with the tokenizer's reconstructions beside it."""
-        channels = chunk.action_tokens
-        if tokenized is not None and self.config.belief.informs_scorer:
-            channels = torch.cat([channels, tokenized.reconstructions.to(channels.dtype)], dim=-1)
-        mask = real_steps(chunk.step_mask, is_padding)
-        if mask is None:
-            return channels.mean(dim=1)
-        share = mask / mask.sum(dim=1, keepdim=True)
-        return (channels * share.unsqueeze(-1).to(channels.dtype)).sum(dim=1)
 
     def _folds(self, samples: Samples) -> Tensor:  # (N,) int64
         num_folds = self.config.scorer.num_folds

@@ -9,6 +9,7 @@ from typing import Any
 
 from ptr_robot.errors import ConfigError, did_you_mean
 
+APPLY = ("loss", "sampler")
 CHANNELS = ("transition", "outcome", "action", "instruction")
 
 
@@ -21,7 +22,8 @@ class BeliefConfig:
     temperature: float = 1.0  # τ_tok
     entropy_weight: float = 1e-3  # λ_ent
     diversity_weight: float = 1e-3  # λ_div
-    informs_scorer: bool = True  # the reconstructions join the scorer's action summary
+    # The tokenizer's reconstructions join the scorer's action summary; they have seen the context, the paper's has not.
+    informs_scorer: bool = False
 
     def __post_init__(self) -> None:
         _require(self.num_tokens >= 1, "belief.num_tokens", self.num_tokens, "at least 1")
@@ -125,9 +127,13 @@ class WeightConfig:
     # Of each task, what the map "populations" keeps at least: over episodes, q/p never exceeds its inverse.
     keep_share: float = 0.25
     permute: bool = False  # a placebo: the weights of a batch go to its samples at random
+    # loss: weights scale the loss, the paper's way; sampler: they are reported, whoever draws the samples applies them,
+    # and the loss is plain.
+    apply: str = "loss"
 
     def __post_init__(self) -> None:
         _require_choice("weights.map", self.map, ("exponential", "populations"))
+        _require_choice("weights.apply", self.apply, APPLY)
         _require(0 < self.keep_share <= 1, "weights.keep_share", self.keep_share, "in (0, 1]")
         _require(0 <= self.alpha <= 1, "weights.alpha", self.alpha, "in [0, 1]")
         _require(_is_positive(self.beta), "weights.beta", self.beta, "positive")

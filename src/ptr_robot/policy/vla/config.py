@@ -125,6 +125,8 @@ class PolicyConfig:
     chunk_length: int = 16  # L
     num_state_tokens: int = 1
     num_belief_tokens: int = 4  # M; 0: the policy takes no belief
+    # False: h_t = f(o, l, z) as the paper has it, and actions alone see the state; True: h_t has read the state.
+    context_sees_state: bool = True
     activation: str = "silu"  # or "relu": between the layers of the state's and the output's MLP
     head: str = "flow"
     flow: FlowConfig = field(default_factory=FlowConfig)
@@ -138,13 +140,14 @@ class PolicyConfig:
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least 1")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for a JSON file."""
-        return dataclasses.asdict(self)
+    @property
+    def image_size(self) -> int:
+        """Pixels of a square image; 0: state only."""
+        return self.vision.image_size if self.vision else 0
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Read back what ``to_dict`` gave; an unknown or missing field is an error that names it."""
+        """The inverse of ``dataclasses.asdict``; an unknown or missing field is an error that names it."""
         values = dict(values)
         for name, kind in cls.sections().items():
             _build_in_place(values, name, kind, _STREAMS if kind is TrunkConfig else None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -14,13 +14,14 @@ from ptr_robot.method.types import ChunkForward
 from ptr_robot.policy.interface import Policy, PolicySizes, Prediction, TrainingChunk
 from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import ActionChunk, Observation
+from ptr_robot.policy.policy_type import initial_weights
 from ptr_robot.policy.vla.config import PolicyConfig
 from ptr_robot.policy.vla.decoder import CachedDecoder
 from ptr_robot.policy.vla.heads import create_head
 from ptr_robot.policy.vla.heads.base import ActionHead, per_sample_mean
 from ptr_robot.policy.vla.heads.embedder import create_activation
 from ptr_robot.policy.vla.language import TextEncoder
-from ptr_robot.policy.vla.segment_pass import SegmentPass, pool_und
+from ptr_robot.policy.vla.segment_pass import SegmentPass, mean_tokens, pool_und
 from ptr_robot.policy.vla.sequence import Context, Part, action_mask, arrange, joint_mask
 from ptr_robot.policy.vla.trunk import MixtureOfTransformers, TrunkOutput
 from ptr_robot.policy.vla.vision import VisionEncoder
@@ -28,6 +29,8 @@ from ptr_robot.policy.vla.vision import VisionEncoder
 
 class MixturePolicy(Policy):
     """Text and vision in one stream, state, belief and actions in the other, one attention over both."""
+
+    config: PolicyConfig
 
     def __init__(
         self, config: PolicyConfig, *, text: TextEncoder | None = None, head: ActionHead | None = None
@@ -67,6 +70,10 @@ class MixturePolicy(Policy):
     def num_prefix_tokens(self) -> int:
         """Class and register tokens of the tower."""
         return self.vision.tower.num_prefix_tokens if self.vision else 0
+
+    def check_instructions(self, texts: Iterable[str]) -> None:
+        """Tokenize texts that will come, so that one too long is named now."""
+        self.text.check(texts)
 
     def forward_chunk(
         self,
@@ -151,7 +158,8 @@ class MixturePolicy(Policy):
     def _state_part(self, observation: Observation) -> Part:
         states = observation.states * observation.state_mask
         tokens = self.state_embedder(states).unflatten(1, (self.config.num_state_tokens, -1))
-        return Part(tokens, _all_true(tokens), is_causal=False, is_gen=True)
+        hidden = not self.config.context_sees_state
+        return Part(tokens, _all_true(tokens), is_causal=False, is_gen=True, is_for_actions=hidden)
 
     def check_belief(self, belief: Tensor, count: int) -> None:
         """Refuse a belief of another shape."""
@@ -175,8 +183,8 @@ class MixturePolicy(Policy):
 
 def pool_context(context: Context, output: TrunkOutput) -> Tensor:  # (N, Du + Dg)
     """h_t: the mean over the real context tokens of each stream, side by side; no action position is among them."""
-    gen = output.gen[:, : context.gen.shape[1]].mean(dim=1)
-    return torch.cat([pool_und(context, output), gen], dim=1)
+    gen = output.gen[:, : context.gen.shape[1]][:, context.pooled_gen]
+    return torch.cat([pool_und(context, output), mean_tokens(gen)], dim=1)
 
 
 def _all_true(tokens: Tensor) -> Tensor:  # (N, n, D) -> (N, n)
@@ -185,6 +193,5 @@ def _all_true(tokens: Tensor) -> Tensor:  # (N, n, D) -> (N, n)
 
 def build_policy(config: PolicyConfig, *, seed: int) -> MixturePolicy:
     """A policy with initial weights that depend on the seed alone; torch's global generator is left as it was."""
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
+    with initial_weights(seed):
         return MixturePolicy(config)

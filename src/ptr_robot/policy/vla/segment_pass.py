@@ -43,7 +43,8 @@ class SegmentPass:
         layout = policy.trunk.layout(context.positions, context.mask())
         output: TrunkOutput = policy.trunk(context.und, context.gen, layout)
         self._und = torch.split(pool_und(context, output), self._size)
-        self._gen = torch.split(output.gen, self._size)
+        self._gen = torch.split(output.gen[:, context.pooled_gen], self._size)
+        self._seen_by_belief = context.valid & ~context.is_for_actions  # (T B, C)
         self._past = self._split_past(output.keys_values)
         prepared = policy.head.prepare(recorded.actions, observation.action_mask, noise)
         self._inputs, self._targets = (torch.split(part, self._size) for part in (prepared.tokens, prepared.targets))
@@ -56,7 +57,7 @@ class SegmentPass:
         states, following = self._finish(index, belief)
         prepared = PreparedChunk(tokens=self._inputs[index], targets=self._targets[index])
         errors = self._policy.head.errors(states, prepared, chunk.observation.action_mask)
-        gen = torch.cat([self._gen[index], following], dim=1).mean(dim=1)
+        gen = mean_tokens(torch.cat([self._gen[index], following], dim=1))
         return ChunkForward(
             action_losses=per_sample_mean(errors, chunk.recorded.step_mask, chunk.observation.action_mask),
             contexts=torch.cat([self._und[index], gen], dim=1),
@@ -84,7 +85,7 @@ class SegmentPass:
             valid, steps = self._valid, self._step_mask
             believed = torch.ones((valid.shape[0], num_belief), dtype=torch.bool, device=valid.device)
             actions = action_mask(torch.cat([valid, believed], dim=1), steps, is_causal=self._policy.head.is_causal)
-            mask = torch.cat([belief_mask(valid, num_belief, steps.shape[1]), actions], dim=1)
+            mask = torch.cat([belief_mask(self._seen_by_belief, num_belief, steps.shape[1]), actions], dim=1)
             places = torch.arange(num_belief + steps.shape[1], device=valid.device)
             positions = valid.sum(dim=1, keepdim=True) + places
             self._layouts[num_belief] = self._policy.trunk.layout(positions, mask).split(self._size)
@@ -94,6 +95,11 @@ class SegmentPass:
         """The keys and values of each chunk, layer by layer."""
         split = [[torch.split(part, self._size) for part in pair] for pair in keys_values]
         return [[(keys[index], values[index]) for keys, values in split] for index in range(len(self._chunks))]
+
+
+def mean_tokens(tokens: Tensor) -> Tensor:  # (N, n, D) -> (N, D)
+    """The mean over tokens; zero where there are none, as without belief where the state is not pooled."""
+    return tokens.mean(dim=1) if tokens.shape[1] else tokens.new_zeros(tokens.shape[0], tokens.shape[2])
 
 
 def pool_und(context: Context, output: TrunkOutput) -> Tensor:  # (N, Du)

@@ -23,6 +23,7 @@ class Part:
     valid: Tensor  # (N, n) bool
     is_causal: bool  # True: a rank for each token; False: one rank for all
     is_gen: bool = False  # True: tokens of the gen stream
+    is_for_actions: bool = False  # True: no other context token attends to these, only actions do
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,12 @@ class Context:
     valid: Tensor  # (N, C) bool, C = U + G
     positions: Tensor  # (N, C) int64
     ranks: Tensor  # (C,) int64
+    is_for_actions: Tensor  # (C,) bool: tokens that the rest of the context does not see
+
+    @property
+    def pooled_gen(self) -> Tensor:  # (G,) bool
+        """The tokens of the gen stream that h_t pools."""
+        return ~self.is_for_actions[self.und.shape[1] :]
 
     @property
     def num_valid(self) -> Tensor:  # (N, 1)
@@ -46,7 +53,7 @@ class Context:
 
     def mask(self) -> Tensor:  # (N, C, C) bool
         """Which context token attends to which; padding attends to itself, so that no row is empty."""
-        ordered = self.ranks.unsqueeze(1) >= self.ranks
+        ordered = (self.ranks.unsqueeze(1) >= self.ranks) & (~self.is_for_actions | self.is_for_actions.unsqueeze(1))
         itself = torch.eye(len(self.ranks), dtype=torch.bool, device=self.ranks.device)
         return (ordered & self.valid.unsqueeze(1)) | itself
 
@@ -62,6 +69,9 @@ def arrange(parts: Sequence[Part]) -> Context:
         valid=valid[:, columns],
         positions=_positions(valid)[:, columns],
         ranks=_ranks(parts).to(valid.device)[columns],
+        is_for_actions=torch.cat([torch.full((p.tokens.shape[1],), p.is_for_actions) for p in parts])[columns.cpu()].to(
+            valid.device
+        ),
     )
 
 

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from ptr_robot.method.mixture import POPULATIONS_VERSION
 from ptr_robot.method.ptr.config import PTRConfig
 from ptr_robot.method.scoring.config import SCREENING_VERSION, ScreeningConfig
+from ptr_robot.policy.vla.registration import VLAChoice
 from ptr_robot.study.cells.data import CellData
 from ptr_robot.study.cells.data_jobs import CACHE_FOLDER
 from ptr_robot.study.spec.definition import TrainingSettings
 from ptr_robot.study.spec.method_row import MethodRow
-from ptr_robot.train.config import DatasetConfig, OptimizerConfig, PolicyChoice, TrainConfig
+from ptr_robot.train.config import DatasetConfig, OptimizerConfig, TrainConfig
 from ptr_robot.train.config_file import flattened
 from ptr_robot.train.records import read_records
 
@@ -50,7 +51,7 @@ def train_config(cell: Cell, data: CellData) -> TrainConfig:
             num_chunks=policy.num_chunks,
             cache_dir=str(cell.root / CACHE_FOLDER),
         ),
-        policy=PolicyChoice(
+        policy=VLAChoice(
             preset=policy.preset, chunk_length=policy.chunk_length, image_size=policy.image_size, device="cpu"
         ),
         method=cell.row.method,

@@ -157,6 +157,18 @@
   }
 
   // ---- one episode
+  function decodeTrace(trace) {
+    const bytes = atob(trace.data), span = (trace.high - trace.low) / 254;
+    return Array.from(bytes, (sign) => (sign.charCodeAt(0) === 255 ? null : trace.low + sign.charCodeAt(0) * span));
+  }
+  function readDetail(index) {
+    const island = $("episode-" + index);
+    if (!island) return null;
+    const detail = JSON.parse(island.textContent);
+    for (const part of ["timelines", "states", "actions"])
+      detail[part] = Object.fromEntries(Object.entries(detail[part]).map(([name, trace]) => [name, decodeTrace(trace)]));
+    return detail;
+  }
   function traces(label, series, length, height = 90) {
     const names = Object.keys(series);
     if (!names.length) return null;
@@ -235,8 +247,7 @@
     return make("div", { class: "scroll" }, make("table", {}, make("thead", {}, make("tr", {}, ...["channel", "evidence", "what it looks at"].map((text) => make("th", { scope: "col", text })))), body));
   }
   function openDetail(index) {
-    const card = byIndex.get(index), island = $("episode-" + index), dialog = $("detail");
-    const detail = island ? JSON.parse(island.textContent) : null;
+    const card = byIndex.get(index), dialog = $("detail"), detail = readDetail(index);
     const neighbour = card.neighbour === null ? null : byIndex.get(card.neighbour);
     const markButton = (mark, text) => make("button", { type: "button", class: "button", "aria-pressed": String((marks[index] || null) === mark), text, onclick: () => { setMark(card, mark); openDetail(index); } });
     dialog.replaceChildren(
@@ -258,7 +269,7 @@
     if (!dialog.open) dialog.showModal();
   }
   function neighbourElement(card) {
-    const island = $("episode-" + card.episode_index), detail = island ? JSON.parse(island.textContent) : null;
+    const detail = readDetail(card.episode_index);
     return make("div", {}, make("h3", { text: `Its most similar kept episode: ${card.episode_index}` }),
       detail && detail.frames.length ? film(detail) : null, detail ? traces("Its states", detail.states, detail.length) : null,
       make("button", { type: "button", class: "button", text: "Open it", onclick: () => openDetail(card.episode_index) }));

@@ -1,0 +1,52 @@
+"""e_t = pool(E_t): the scorer's view of an action, and the same with another sample's action for the ranking loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ptr_robot.method.distributed import RankLayout, gather_rows
+from ptr_robot.method.ptr.belief import BeliefOutput, BeliefTokenizer
+from ptr_robot.method.ptr.gradients import without_gradients
+from ptr_robot.method.types import ChunkForward
+
+
+@dataclass(frozen=True)
+class ActionSummaries:
+    """Summaries of one batch; with a ``tokenizer`` its reconstructions c̃ join them (``belief.informs_scorer``)."""
+
+    chunk: ChunkForward
+    step_mask: Tensor | None  # (N, L) bool, True on real steps
+    tokenizer: BeliefTokenizer | None
+
+    def recorded(self, tokenized: BeliefOutput | None) -> Tensor:  # (N, De)
+        """e_t of the recorded action."""
+        summaries = self._pool(self.chunk.action_tokens)
+        if self.tokenizer is None or tokenized is None:
+            return summaries
+        return torch.cat([summaries, self._pool(tokenized.reconstructions).to(summaries.dtype)], dim=1)
+
+    @torch.no_grad()  # another action enters as a constant: the recorded one must explain the target
+    def exchanged(self, partners: Tensor, layout: RankLayout) -> Tensor:  # (N,) rows of the global batch -> (N, De)
+        """ẽ_t: the same with another sample's action.
+
+        c̃ is computed again, from the sample's own C_t and the other action: the c̃ of the other sample would bring that
+        sample's context along, and the ranking loss could fall without looking at the action.
+        """
+        summaries = gather_rows(self._pool(self.chunk.action_tokens), layout)[partners]
+        if self.tokenizer is None:
+            return summaries
+        assert self.chunk.action_states is not None  # belief tokens need them
+        tokens = gather_rows(self.chunk.action_tokens, layout)[partners]
+        with without_gradients():
+            exchanged: BeliefOutput = self.tokenizer(self.chunk.action_states, tokens, self.step_mask)
+        return torch.cat([summaries, self._pool(exchanged.reconstructions).to(summaries.dtype)], dim=1)
+
+    def _pool(self, values: Tensor) -> Tensor:  # (N, L, D) -> (N, D)
+        """The mean over real steps."""
+        if self.step_mask is None:
+            return values.mean(dim=1)
+        share = self.step_mask / self.step_mask.sum(dim=1, keepdim=True)
+        return (values * share.unsqueeze(-1).to(values.dtype)).sum(dim=1)

@@ -14,7 +14,9 @@ from ptr_robot.errors import ConfigError
 
 RANGES = {  # robot: the unified dimensions of its state and of its action, in the robot's own order
     "libero": ([(0, 6), (44, 46)], [(0, 6), (18, 19)]),
-    "robocasa": ([(0, 6), (44, 46), (70, 76)], [(0, 6), (18, 19), (70, 75)]),
+    # LeRobot's order: the hand's position and quaternion, the base's, the fingers.
+    "robocasa": ([(0, 3), (46, 50), (70, 73), (76, 80), (44, 46)], [(0, 6), (18, 19), (70, 75)]),
+    "robocasa_axis_angle": ([(0, 6), (44, 46), (70, 76)], [(0, 6), (18, 19), (70, 75)]),
     "metaworld": ([(0, 3), (18, 19)], [(0, 3), (18, 19)]),
     "unitree_g1": ([(57, 64), (50, 57), (32, 38), (20, 26)],) * 2,
     "adam_u": ([(57, 64), (50, 57), (32, 38), (20, 26), (64, 69)],) * 2,
@@ -36,6 +38,13 @@ def test_builtin_maps_follow_the_unified_layout(name):
 def test_active_dimensions_of_the_papers_robots():
     counts = {name: load_robot(name).action.mask.sum() for name in ("unitree_g1", "adam_u", "fr3", "robocasa")}
     assert counts == {"unitree_g1": 26, "adam_u": 31, "fr3": 13, "robocasa": 12}
+
+
+def test_robocasa_has_the_sizes_of_lerobots_environment():
+    robot = robot_for_type("PandaOmron", "robocasa")
+    assert (robot.state.size, robot.action.size) == (16, 12)
+    with pytest.raises(ConfigError, match="has 14 dimensions and the robot's map 16"):
+        robot.state.check_size("observation.state", 14)
 
 
 def test_g1_map_follows_the_names_in_the_real_dataset(g1):

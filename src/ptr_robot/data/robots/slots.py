@@ -14,6 +14,7 @@ UNIFIED_DIM = 200
 
 # Half-open ranges; state and action share one layout. What is not named is reserved. The mobile base has one
 # range with two readings: a pose (base_position, base_rotation) and a command (base_motion, control_mode).
+# Rotations are axis times angle; quaternions have places of their own in what Being-H0.5 reserves.
 SLOTS: dict[str, tuple[int, int]] = {
     "right_eef_position": (0, 3),
     "right_eef_rotation": (3, 6),
@@ -24,6 +25,7 @@ SLOTS: dict[str, tuple[int, int]] = {
     "right_hand": (20, 26),
     "left_hand": (32, 38),
     "gripper_joints": (44, 46),
+    "right_eef_quaternion": (46, 50),
     "right_arm_joints": (50, 57),
     "left_arm_joints": (57, 64),
     "head": (64, 66),
@@ -32,6 +34,7 @@ SLOTS: dict[str, tuple[int, int]] = {
     "base_rotation": (73, 76),
     "base_motion": (70, 74),
     "control_mode": (74, 75),
+    "base_quaternion": (76, 80),
     "right_mano_beta": (90, 100),
     "left_mano_beta": (100, 110),
     "right_mano_theta": (110, 155),

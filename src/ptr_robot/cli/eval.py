@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.markup import escape
@@ -10,7 +10,7 @@ from rich.table import Table
 
 from ptr_robot.cli.flags import parse_flags
 from ptr_robot.cli.policy_flags import import_packages
-from ptr_robot.eval.evaluation import RESULTS_FILE, EvaluationConfig, checked_groups, evaluate
+from ptr_robot.eval.evaluation import RESULTS_FILE, EvaluationConfig, checked_groups, evaluate, success_by_suite
 from ptr_robot.eval.results import EpisodeResult, RolloutResult
 from ptr_robot.eval.success_statistics import Interval
 from ptr_robot.progress import counting
@@ -31,18 +31,20 @@ def main(arguments: Sequence[str]) -> int:
 
         result = evaluate(config, note)
     console = Console()
-    console.print(success_table(result))
+    console.print(success_table(result, success_by_suite(config, result)))
     written = escape(str(config.output / RESULTS_FILE))
     console.print(f"{written}: {num_episodes} episodes; intervals are Wilson's, 95%")
     return 0
 
 
-def success_table(result: RolloutResult) -> Table:
-    """Success by task, and over all episodes."""
+def success_table(result: RolloutResult, suites: Mapping[str, Interval] | None = None) -> Table:
+    """Success by task, by suite where there are suites, and over all episodes."""
     table = Table("task", "episodes", "success", "95% interval", box=None)
     for task, success in result.success_by_task.items():
         count = sum(episode.task == task for episode in result.episodes)
         table.add_row(task, str(count), *_numbers(success))
+    for suite, success in (suites or {}).items():
+        table.add_row(suite, "", *_numbers(success))
     table.add_row("all", str(len(result.episodes)), *_numbers(result.success))
     return table
 

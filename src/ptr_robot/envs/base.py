@@ -122,6 +122,10 @@ class EnvironmentType(ABC):
     def make(self, task: str, cameras: CameraConfig) -> Environment:
         """One task, by its full name, not reset yet."""
 
+    def suite(self, task: str) -> str | None:  # noqa: ARG002 (a type that has some asks for the task)
+        """The suite of tasks that results are also given for; None where there are no suites."""
+        return None
+
     def num_initial_states(self, task: str) -> int:  # noqa: ARG002 (a type that has some asks for the task)
         """How many official initial states evaluation goes through in their order; 0: it draws layouts by seed."""
         return 0

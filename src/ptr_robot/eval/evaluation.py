@@ -16,6 +16,7 @@ import torch
 
 from ptr_robot.envs.choice import EnvironmentChoice
 from ptr_robot.errors import ConfigError
+from ptr_robot.eval.finished_episodes import FinishedEpisodes
 from ptr_robot.eval.results import EpisodeResult, RolloutResult
 from ptr_robot.eval.rollouts import RolloutConfig, check_max_steps, rollout
 from ptr_robot.eval.saved_policy import (
@@ -25,7 +26,8 @@ from ptr_robot.eval.saved_policy import (
     same_checkpoint,
     tasks_by_source,
 )
-from ptr_robot.files import only_one_process, whole_file
+from ptr_robot.eval.success_statistics import Interval
+from ptr_robot.files import file_identity, fingerprint, only_one_process, whole_file
 from ptr_robot.policy.registry import read_policy_config
 from ptr_robot.train.checkpoint import FOLDER as CHECKPOINTS
 from ptr_robot.train.checkpoint import PRETRAINED
@@ -137,6 +139,13 @@ def _evaluate(
 ) -> RolloutResult:
     started = time.monotonic()
     episodes: list[EpisodeResult] = []
+    finished = FinishedEpisodes(config.output, _identity(config))
+
+    def note(result: EpisodeResult) -> None:
+        finished.add(result)
+        if on_episode is not None:
+            on_episode(result)
+
     for number, (tasks, settings) in groups.items():
         load = functools.partial(
             load_rollout_policy,
@@ -147,12 +156,23 @@ def _evaluate(
             config.policy.device,
             config.env.camera_names,
         )
-        episodes += rollout(load, config.env.kind, tasks, list(config.seeds), settings, on_episode).episodes
+        known = finished.read()
+        episodes += rollout(load, config.env.kind, tasks, list(config.seeds), settings, note, known).episodes
     result = RolloutResult(tuple(sorted(episodes, key=lambda episode: config.tasks.index(episode.task))))
     executed = dataclasses.replace(config.eval, n_action_steps=executed_steps(config))
     config = dataclasses.replace(config, eval=executed)
     write_evaluation(config.output / RESULTS_FILE, config, result, time.monotonic() - started)
+    finished.remove()
     return result
+
+
+def _identity(config: EvaluationConfig) -> str:
+    """What an episode's result depends on: the weights, and every setting but how many episodes and processes."""
+    folder = pretrained_folder(checkpoint_folder(Path(config.policy.path))).resolve()
+    weights = [file_identity(path) for path in sorted(folder.glob("*.safetensors"))]
+    settings = dataclasses.asdict(config.eval) | {"n_episodes": None}
+    chosen = dataclasses.asdict(config.env) | {"task": None}
+    return fingerprint(weights, settings, chosen, config.seed, config.policy.device)
 
 
 def executed_steps(config: EvaluationConfig) -> int:
@@ -179,6 +199,17 @@ def rollout_config(config: EvaluationConfig, source: SourceRecord) -> RolloutCon
     )
 
 
+def success_by_suite(config: EvaluationConfig, result: RolloutResult) -> dict[str, Interval]:
+    """The success rate of each suite of tasks, where the environment has suites."""
+    kind = config.env.kind
+    suites: dict[str, list[EpisodeResult]] = {}
+    for episode in result.episodes:
+        suite = kind.suite(episode.task)
+        if suite is not None:
+            suites.setdefault(suite, []).append(episode)
+    return {suite: RolloutResult(tuple(episodes)).success for suite, episodes in suites.items()}
+
+
 def write_evaluation(path: Path, config: EvaluationConfig, result: RolloutResult, seconds: float) -> None:
     """What was run and what came out: first the summary under LeRobot's names, then every episode."""
     num_episodes = len(result.episodes)
@@ -191,6 +222,9 @@ def write_evaluation(path: Path, config: EvaluationConfig, result: RolloutResult
             "video_paths": [episode.video for episode in result.episodes if episode.video is not None],
         },
         "config": dataclasses.asdict(config),
+        "success_by_suite": {
+            suite: dataclasses.asdict(success) for suite, success in success_by_suite(config, result).items()
+        },
         **result.as_json(),
     }
     with whole_file(path) as file:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -70,8 +70,9 @@ def rollout(
     seeds: Sequence[int],
     config: RolloutConfig | None = None,
     on_episode: Callable[[EpisodeResult], None] | None = None,
+    known: Mapping[RolloutEpisode, EpisodeResult] | None = None,
 ) -> RolloutResult:
-    """Roll the policy out once for every task and seed.
+    """Roll the policy out once for every task and seed, but for the episodes whose results are ``known``.
 
     ``policy_factory`` is pickled and called once in every process, so it must be a function of a module or a partial
     of one; it loads the policy where it is used. Episodes are grouped before they are spread, so that a batch always
@@ -92,13 +93,16 @@ def rollout(
     together = min(config.batch_size, environment_type.max_per_process or config.batch_size)
     ordered = [episode for own in episodes.values() for episode in own]
     groups = [ordered[start : start + together] for start in range(0, len(ordered), together)]
-    results: list[EpisodeResult] = []
-    for group_results in _run_groups(policy_factory, groups, plan):
-        results.extend(group_results)
+    results = dict(known or {})
+    missing = [group for group in groups if not all(episode in results for episode in group)]
+    if not missing:
+        return RolloutResult(tuple(results[episode] for episode in ordered))
+    for group, group_results in zip(missing, _run_groups(policy_factory, missing, plan), strict=True):
+        results.update(zip(group, group_results, strict=True))
         if on_episode is not None:
             for result in group_results:
                 on_episode(result)
-    return RolloutResult(tuple(results))
+    return RolloutResult(tuple(results[episode] for episode in ordered))
 
 
 def plan_episodes(environment_type: EnvironmentType, task: str, seeds: Sequence[int]) -> list[RolloutEpisode]:

@@ -13,10 +13,14 @@ endif
 ifneq ($(wildcard $(DATA)/being_h05_tiny/checkpoint/config.json),)
 export PTR_ROBOT_BEING_H_TINY ?= $(abspath $(DATA)/being_h05_tiny)
 endif
+# LIBERO's meshes and scenes, which its package does not ship (make libero).
+ifneq ($(wildcard $(DATA)/libero_assets/scenes),)
+export PTR_ROBOT_LIBERO_ASSETS ?= $(abspath $(DATA)/libero_assets)
+endif
 export HF_HUB_OFFLINE ?= 1
 export MUJOCO_GL ?= egl
 
-.PHONY: help install system test lint demo clean test-lerobot06
+.PHONY: help install system test lint demo libero clean test-lerobot06
 
 help:
 	@echo "make test     install, then lint, type-check, check the layers and run every test"
@@ -24,6 +28,7 @@ help:
 	@echo "make lint     ruff, mypy --strict and the import layers"
 	@echo "make test-lerobot06  the plug-in's tests on LeRobot 0.6, where there is a Python 3.12 or later"
 	@echo "make install  the virtual environment in $(VENV)"
+	@echo "make libero   LIBERO's package and assets: from PTR_ROBOT_LIBERO_ASSETS, or downloaded with DOWNLOAD=1"
 	@echo "make clean    remove the virtual environment and caches"
 
 install: system $(STAMP)
@@ -54,6 +59,12 @@ test-lerobot06:
 
 demo: install
 	$(BIN)/ptr demo
+
+# robosuite asks for opencv-python, whose files would overwrite those of LeRobot's opencv-python-headless.
+libero: install
+	@CMAKE_POLICY_VERSION_MINIMUM=3.5 $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt \
+		--override scripts/libero_overrides.txt -e '.[libero]'
+	@HF_HUB_OFFLINE=$(if $(DOWNLOAD),0,1) $(BIN)/python -m ptr_robot.envs.libero.prepare $(if $(DOWNLOAD),--download)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -12,6 +12,7 @@ DEFAULT = "metaworld"
 ENTRY_POINTS = "ptr_robot.environments"  # where other packages name theirs, as module:class
 
 _BUILT_IN = {
+    "libero": "ptr_robot.envs.libero.environment_type:Libero",
     "metaworld": "ptr_robot.envs.metaworld.environment_type:MetaWorld",
 }
 _REGISTERED: dict[str, type[EnvironmentType]] = {}

@@ -1,0 +1,37 @@
+"""What a task asks for, as numbers: where its objects are, where they belong, and how far its joints are turned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+MAX_GOALS = 3  # no task of the four suites has more
+_GOAL_DIM = 11  # position 3, quaternion 4, place 3, joint 1
+GOALS_DIM = MAX_GOALS * _GOAL_DIM
+
+
+def goal_numbers(simulator: Any) -> npt.NDArray[np.float64]:  # (33,)
+    """For each condition of the task: its subject's position and rotation, its place, and its joint's position.
+
+    A condition without a place (a drawer that is to be open) has its own position there; one without a joint has 0.
+    """
+    numbers = np.zeros((MAX_GOALS, _GOAL_DIM))
+    for row, (_, subject, *place) in zip(numbers, simulator.parsed_problem["goal_state"], strict=False):
+        pose = simulator.object_states_dict[subject].get_geom_state()
+        row[:3], row[3:7] = pose["pos"], pose["quat"]
+        row[7:10] = _position(simulator, place[0]) if place else pose["pos"]
+        row[10] = 0.0 if place else _joint_position(simulator, subject)
+    return numbers.reshape(-1)
+
+
+def _position(simulator: Any, name: str) -> npt.NDArray[np.float64]:  # (3,)
+    return np.asarray(simulator.object_states_dict[name].get_geom_state()["pos"])
+
+
+def _joint_position(simulator: Any, name: str) -> float:
+    owner = simulator.object_sites_dict.get(name) or simulator.get_object(name)
+    if not owner.joints:
+        return 0.0
+    return float(simulator.sim.data.qpos[simulator.sim.model.get_joint_qpos_addr(owner.joints[0])])

@@ -1,0 +1,130 @@
+"""Where to take hold of an object from above: across its narrow side, or at the rim where it is too wide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ptr_robot.envs.libero.scene import Boxes, Scene, Vector
+
+MAX_WIDTH_METRES = 0.07  # of what the fingers close around
+_NUM_DIRECTIONS = 24
+_TIP_METRES = 0.011  # how far the fingers reach below the point between them
+_DEEP_METRES = 0.035  # below an object's top: as deep as a grasp goes
+_RIM_METRES = 0.013
+_ALIKE_METRES = 0.025  # grasps so near to each other fail alike
+_HAND_METRES = 0.17  # around an object: what a hand that takes it might touch
+_WALL_METRES = 0.006  # from the outside of a rim to the middle of its wall
+
+
+@dataclass(frozen=True)
+class Grasp:
+    """The point between the fingers, and the hand's yaw; at yaw 0 the fingers close along y."""
+
+    point: Vector
+    yaw: float
+    cost: float
+
+    def moved_with(self, shift: Vector) -> Grasp:
+        """The same grasp of an object that has been shifted."""
+        return Grasp(self.point + shift, self.yaw, self.cost)
+
+
+def rank_grasps(scene: Scene, name: str, failed: Sequence[Grasp] = ()) -> list[Grasp]:
+    """Every grasp of an object, the best first; what resembles one that failed comes late."""
+    boxes = scene.boxes(name)
+    obstacles = scene.obstacles(but=[name]).near(boxes, _HAND_METRES)
+    scored = [_with_cost(grasp, boxes, obstacles, failed) for grasp in (*_across(boxes), *_at_rim(boxes))]
+    return sorted(scored, key=lambda grasp: grasp.cost)
+
+
+def _across(boxes: Boxes) -> Iterator[Grasp]:
+    """Grasps around the whole object, at several heights."""
+    low, high = boxes.low[2], boxes.high[2]
+    for height in np.unique(np.clip(high - np.array([0.01, 0.02, _DEEP_METRES]), low + _TIP_METRES + 0.002, None)):
+        points = _slab(boxes, height)  # (P, 2)
+        if not len(points):
+            continue
+        for yaw in _yaws():
+            across, along = points @ _closing(yaw)[:2], points @ _sideways(yaw)[:2]
+            width = float(np.ptp(across))
+            if width <= MAX_WIDTH_METRES:
+                middle = np.mean([across.min(), across.max()]) * _closing(yaw)
+                middle = middle + np.mean([along.min(), along.max()]) * _sideways(yaw)
+                shallowness = max(0.0, _DEEP_METRES - (high - height))
+                yield Grasp(np.array([middle[0], middle[1], height]), yaw, 5.0 * width + 5.0 * shallowness)
+
+
+def _at_rim(boxes: Boxes) -> Iterator[Grasp]:
+    """Grasps of the wall of something hollow, one finger inside."""
+    height = boxes.high[2] - _RIM_METRES
+    points = _slab(boxes, height)  # (P, 2)
+    centre = np.mean([points.min(axis=0), points.max(axis=0)], axis=0)
+    for direction in np.linspace(0.0, 2.0 * np.pi, _NUM_DIRECTIONS, endpoint=False):
+        outward = np.array([np.cos(direction), np.sin(direction)])
+        offsets = points - centre
+        is_near = np.abs(offsets @ np.array([-outward[1], outward[0]])) < 0.015
+        if not is_near.any():
+            continue
+        radius = float((offsets[is_near] @ outward).max())
+        if radius > MAX_WIDTH_METRES / 2:
+            place = centre + (radius - _WALL_METRES) * outward
+            yaw = wrapped_yaw(direction - np.pi / 2)
+            yield Grasp(np.array([place[0], place[1], height]), yaw, 0.6)
+
+
+def _with_cost(grasp: Grasp, own: Boxes, obstacles: Boxes, failed: Sequence[Grasp]) -> Grasp:
+    """Add what speaks against a grasp: a far turn of the wrist, what the hand would touch, and an earlier failure."""
+    fingers = grasp.point + _finger_points(grasp.yaw)
+    palm = grasp.point + _palm_points(grasp.yaw)
+    touched = obstacles.is_inside(np.concatenate([fingers, palm]), 0.006).sum()
+    touched_own = own.is_inside(fingers, 0.001).sum() + own.is_inside(palm, 0.0).sum()
+    repeats = sum(bool(np.linalg.norm(grasp.point - other.point) < _ALIKE_METRES) for other in failed)
+    cost = grasp.cost + 0.25 * abs(grasp.yaw) + 0.3 * touched + 0.3 * touched_own + repeats
+    return Grasp(grasp.point, grasp.yaw, cost)
+
+
+def _slab(boxes: Boxes, height: float) -> npt.NDArray[np.float64]:  # (P, 2)
+    """The corners, seen from above, of all boxes that reach this height."""
+    corners = boxes.corners
+    reaches = (corners[..., 2].min(axis=1) < height + 0.008) & (corners[..., 2].max(axis=1) > height - 0.008)
+    return np.asarray(corners[reaches][..., :2].reshape(-1, 2))
+
+
+def _finger_points(yaw: float) -> npt.NDArray[np.float64]:  # (P, 3)
+    """Points of both open fingers, so dense that no panel fits between them."""
+    return _grid(yaw, (-0.06, -0.05, -0.041, 0.041, 0.05, 0.06), (-0.011, 0.011), (-_TIP_METRES, 0.001, 0.015, 0.03))
+
+
+def _palm_points(yaw: float) -> npt.NDArray[np.float64]:  # (P, 3)
+    """Points of the hand, and of the arm that follows it from above."""
+    return _grid(yaw, (-0.1, -0.05, 0.0, 0.05, 0.1), (-0.032, 0.032), tuple(np.arange(0.045, 0.17, 0.012)))
+
+
+def _grid(
+    yaw: float, across: tuple[float, ...], along: tuple[float, ...], up: tuple[float, ...]
+) -> npt.NDArray[np.float64]:
+    return np.array(
+        [x * _closing(yaw) + y * _sideways(yaw) + np.array([0.0, 0.0, z]) for x in across for y in along for z in up]
+    )
+
+
+def _yaws() -> npt.NDArray[np.float64]:
+    return np.linspace(-np.pi / 2, np.pi / 2, _NUM_DIRECTIONS // 2, endpoint=False)
+
+
+def _closing(yaw: float) -> Vector:
+    """The direction along which the fingers close."""
+    return np.array([-np.sin(yaw), np.cos(yaw), 0.0])
+
+
+def _sideways(yaw: float) -> Vector:
+    return np.array([np.cos(yaw), np.sin(yaw), 0.0])
+
+
+def wrapped_yaw(angle: float) -> float:
+    """The same axis within a quarter turn of zero; a hand turned by half a circle holds alike."""
+    return float((angle + np.pi / 2) % np.pi - np.pi / 2)

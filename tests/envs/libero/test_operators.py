@@ -1,0 +1,80 @@
+"""The scripted operators: they do their task, their faults are executed, and what they plan fits the scene."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ptr_robot.envs.libero.environment_type import Libero
+from ptr_robot.envs.libero.expert import LiberoExpert
+from ptr_robot.envs.libero.grasps import MAX_WIDTH_METRES, rank_grasps
+from ptr_robot.envs.libero.motion import about_vertical, clear_height, rotation_vector, travel, turned_down
+from ptr_robot.envs.libero.scene import Boxes, Scene
+from ptr_robot.envs.operators import OPERATORS
+from ptr_robot.envs.performance import DemonstrationSeeds, Pace, perform
+from ptr_robot.envs.scripted import Workplace
+
+ONE_BOX = Boxes(np.array([[0.0, 0.0, 0.5]]), about_vertical(np.pi / 4)[None], np.array([[0.1, 0.02, 0.5]]))
+
+
+@pytest.mark.libero_assets
+def test_the_script_does_its_task_from_an_official_state(cream_cheese):
+    cream_cheese.reset(0, 0)
+    expert = LiberoExpert(cream_cheese)
+    while not cream_cheese.is_success and cream_cheese.num_steps < 150:
+        cream_cheese.step(expert.act(expert.hand))
+    assert cream_cheese.is_success
+
+
+@pytest.mark.libero_assets
+def test_an_operator_who_misses_and_gives_up_leaves_the_task_undone(cream_cheese):
+    workplace = Workplace.of(Libero(), cream_cheese)
+    seeds = DemonstrationSeeds(layout=3, operator=1)
+    demonstration = perform(workplace, OPERATORS["quitting"], seeds, Pace(speed=1.0), expected=100)
+    assert not demonstration.is_success
+    assert [fault.kind for fault in demonstration.faults] == ["failed_attempt"]
+    assert demonstration.actions.shape[1] == 7
+
+
+@pytest.mark.libero_assets
+def test_the_best_grasp_is_around_the_object_and_a_failed_one_comes_late(cream_cheese):
+    cream_cheese.reset(0, 0)
+    scene = Scene(cream_cheese)
+    boxes = scene.boxes("cream_cheese_1")
+    best = rank_grasps(scene, "cream_cheese_1")[0]
+    assert np.linalg.norm(best.point[:2] - boxes.middle[:2]) < 0.01
+    closing = about_vertical(best.yaw) @ np.array([0.0, 1.0, 0.0])
+    assert np.ptp(boxes.corners.reshape(-1, 3) @ closing) < MAX_WIDTH_METRES
+    second = rank_grasps(scene, "cream_cheese_1", failed=[best])[0]
+    assert np.linalg.norm(second.point - best.point) > 0.02
+
+
+def test_points_are_inside_a_turned_box_or_not():
+    along = np.array([np.cos(np.pi / 4), np.sin(np.pi / 4), 0.0])
+    across = np.array([-along[1], along[0], 0.0])
+    points = np.stack([0.09 * along, 0.11 * along, 0.09 * across]) + np.array([0.0, 0.0, 0.5])
+    assert ONE_BOX.is_inside(points, margin=0.0).tolist() == [True, False, False]
+    assert ONE_BOX.is_inside(points, margin=0.02).tolist() == [True, True, False]
+    assert ONE_BOX.high[2] == pytest.approx(1.0)
+
+
+def test_a_way_goes_over_what_stands_between():
+    start, end = np.array([-0.5, 0.0, 0.2]), np.array([0.5, 0.0, 0.2])
+    height = clear_height(ONE_BOX, start, end)
+    assert height > 1.0
+    assert clear_height(ONE_BOX, start, start) == -np.inf
+    hand, heights = start, []
+    for _ in range(400):
+        step = travel(hand, end, height) - hand
+        hand = hand + step * min(1.0, 0.01 / max(np.linalg.norm(step), 1e-9))
+        heights.append((abs(hand[0]), hand[2]))
+    assert np.linalg.norm(hand - end) < 0.01
+    assert min(z for x, z in heights if x < 0.1) > 1.0
+
+
+def test_rotation_vectors_are_the_shorter_way_round():
+    np.testing.assert_allclose(rotation_vector(about_vertical(0.3)), [0.0, 0.0, 0.3], atol=1e-12)
+    np.testing.assert_allclose(rotation_vector(about_vertical(-3.0)), [0.0, 0.0, -3.0], atol=1e-9)
+    turned = turned_down(0.5)
+    np.testing.assert_allclose(turned[:, 2], [0.0, 0.0, -1.0], atol=1e-12)
+    np.testing.assert_allclose(turned[:, 0], [-np.sin(0.5), np.cos(0.5), 0.0], atol=1e-12)

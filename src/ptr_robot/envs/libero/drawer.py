@@ -35,7 +35,7 @@ class _LevelSkill(Skill):
     @property
     def _outward(self) -> Vector:
         """The direction in which the drawer opens."""
-        return -self._scene.joint_axis(self._joint)
+        return self._scene.opening_direction(self.goal.subject)
 
     @property
     def _level(self) -> Rotation:
@@ -52,9 +52,9 @@ class _LevelSkill(Skill):
         return self._steer(hand, before, self._level, gripper)
 
     def _leave(self, hand: Vector) -> Vector:
-        if self._has_arrived(hand, self._away, 0.03):
+        if self._has_arrived(hand, self._waypoint, 0.03):
             self._begin("before")
-        return self._steer(hand, self._away, self._level, OPEN)
+        return self._steer(hand, self._waypoint, self._level, OPEN)
 
 
 def _pointing(out: Vector, closing: Vector) -> Rotation:
@@ -82,15 +82,15 @@ class OpenDrawer(_LevelSkill):
 
     def _close(self, hand: Vector) -> Vector:
         if self._frames >= _CLOSE_FRAMES:
-            self._end = hand + _PULL_METRES * self._outward
+            self._waypoint = hand + _PULL_METRES * self._outward
             self._begin("pull")
         return self._steer(hand, hand, self._level, CLOSED)
 
     def _pull(self, hand: Vector) -> Vector:
-        if self._scene.is_met(Goal("open", self.goal.subject)) or self._has_arrived(hand, self._end, 0.02):
-            self._away = hand + 0.08 * self._outward + np.array([0.0, 0.0, 0.1])
+        if self._scene.is_met(Goal("open", self.goal.subject)) or self._has_arrived(hand, self._waypoint, 0.02):
+            self._waypoint = hand + 0.08 * self._outward + np.array([0.0, 0.0, 0.1])
             self._begin("retreat")
-        return self._steer(hand, self._end, self._level, CLOSED)
+        return self._steer(hand, self._waypoint, self._level, CLOSED)
 
 
 class CloseDrawer(_LevelSkill):
@@ -113,6 +113,6 @@ class CloseDrawer(_LevelSkill):
 
     def _push(self, hand: Vector) -> Vector:
         if self._scene.is_met(self.goal) or self._frames > _MOVE_FRAMES:
-            self._away = hand + 0.1 * self._outward
+            self._waypoint = hand + 0.1 * self._outward
             self._begin("retreat")
         return self._steer(hand, self.handled - 0.05 * self._outward, self._level, CLOSED)

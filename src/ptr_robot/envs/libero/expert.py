@@ -8,7 +8,6 @@ import numpy as np
 
 from ptr_robot.envs.arm import Arm
 from ptr_robot.envs.base import Environment
-from ptr_robot.envs.libero.drag import Drag
 from ptr_robot.envs.libero.drawer import CloseDrawer, OpenDrawer
 from ptr_robot.envs.libero.environment import ACTION_DIM, LiberoEnvironment
 from ptr_robot.envs.libero.knob import TurnKnob
@@ -29,7 +28,6 @@ _NEAR_METRES = 0.06
 _SIDE_BY_SIDE_METRES = 0.042  # from the middle of a region that two objects share
 # What has to be done first comes first: a stove is turned on before pots stand around, a drawer shut at the end.
 _ORDER = {"open": 0, "turnon": 1, "on": 2, "in": 2, "close": 3}
-_DISHES = ("plate",)
 
 
 class LiberoExpert:
@@ -74,8 +72,6 @@ class LiberoExpert:
             return [OpenDrawer(self._scene, goal)]
         if goal.kind == "close":
             return [CloseDrawer(self._scene, goal)] if self._scene.is_drawer(goal.subject) else []
-        if goal.subject.startswith(_DISHES):
-            return [Drag(self._scene, goal)]
         place = PickAndPlace(self._scene, goal, self._share_of_place(goal, goals))
         if self._scene.is_drawer(str(goal.place)) and not self._scene.is_met(Goal("open", str(goal.place))):
             return [OpenDrawer(self._scene, Goal("open", str(goal.place))), place]

@@ -15,7 +15,8 @@ _NUM_DIRECTIONS = 24
 _TIP_METRES = 0.011  # how far the fingers reach below the point between them
 _DEEP_METRES = 0.035  # below an object's top: as deep as a grasp goes
 _RIM_METRES = 0.013
-_ALIKE_METRES = 0.025  # grasps so near to each other fail alike
+_ALIKE_METRES, _ALIKE_RADIANS = 0.025, 0.2  # grasps so near to each other fail alike
+_SIDE_COST = 15.0  # a metre towards what the hand should stay away from
 _HAND_METRES = 0.17  # around an object: what a hand that takes it might touch
 _WALL_METRES = 0.006  # from the outside of a rim to the middle of its wall
 
@@ -28,16 +29,32 @@ class Grasp:
     yaw: float
     cost: float
 
+    def with_cost(self, added: float) -> Grasp:
+        """The same grasp with something more that speaks against it."""
+        return Grasp(self.point, self.yaw, self.cost + added)
+
+    def is_like(self, other: Grasp) -> bool:
+        """Whether the hand would be nearly the same."""
+        return bool(
+            np.linalg.norm(self.point - other.point) < _ALIKE_METRES
+            and abs(wrapped_yaw(self.yaw - other.yaw)) < _ALIKE_RADIANS
+        )
+
     def moved_with(self, shift: Vector) -> Grasp:
         """The same grasp of an object that has been shifted."""
         return Grasp(self.point + shift, self.yaw, self.cost)
 
 
-def rank_grasps(scene: Scene, name: str, failed: Sequence[Grasp] = ()) -> list[Grasp]:
-    """Every grasp of an object, the best first; what resembles one that failed comes late."""
+def rank_grasps(scene: Scene, name: str, failed: Sequence[Grasp] = (), away_from: Vector | None = None) -> list[Grasp]:
+    """Every grasp of an object, the best first; what resembles one that failed comes late.
+
+    ``away_from`` points at what will stand beside the object at its place, where the hand should not be.
+    """
     boxes = scene.boxes(name)
     obstacles = scene.obstacles(but=[name]).near(boxes, _HAND_METRES)
     scored = [_with_cost(grasp, boxes, obstacles, failed) for grasp in (*_across(boxes), *_at_rim(boxes))]
+    if away_from is not None:
+        scored = [grasp.with_cost(_SIDE_COST * float((grasp.point - boxes.middle) @ away_from)) for grasp in scored]
     return sorted(scored, key=lambda grasp: grasp.cost)
 
 
@@ -60,7 +77,7 @@ def _across(boxes: Boxes) -> Iterator[Grasp]:
 
 def _at_rim(boxes: Boxes) -> Iterator[Grasp]:
     """Grasps of the wall of something hollow, one finger inside."""
-    height = boxes.high[2] - _RIM_METRES
+    height = max(boxes.high[2] - _RIM_METRES, boxes.low[2] + _TIP_METRES + 0.002)  # a plate is flat
     points = _slab(boxes, height)  # (P, 2)
     centre = np.mean([points.min(axis=0), points.max(axis=0)], axis=0)
     for direction in np.linspace(0.0, 2.0 * np.pi, _NUM_DIRECTIONS, endpoint=False):
@@ -82,9 +99,8 @@ def _with_cost(grasp: Grasp, own: Boxes, obstacles: Boxes, failed: Sequence[Gras
     palm = grasp.point + _palm_points(grasp.yaw)
     touched = obstacles.is_inside(np.concatenate([fingers, palm]), 0.006).sum()
     touched_own = own.is_inside(fingers, 0.001).sum() + own.is_inside(palm, 0.0).sum()
-    repeats = sum(bool(np.linalg.norm(grasp.point - other.point) < _ALIKE_METRES) for other in failed)
-    cost = grasp.cost + 0.25 * abs(grasp.yaw) + 0.3 * touched + 0.3 * touched_own + repeats
-    return Grasp(grasp.point, grasp.yaw, cost)
+    repeats = sum(grasp.is_like(other) for other in failed)
+    return grasp.with_cost(0.25 * abs(grasp.yaw) + 0.3 * float(touched + touched_own) + repeats)
 
 
 def _slab(boxes: Boxes, height: float) -> npt.NDArray[np.float64]:  # (P, 2)

@@ -65,17 +65,17 @@ class TurnKnob(Skill):
 
     def _close(self, hand: Vector) -> Vector:
         if self._frames >= _CLOSE_FRAMES:
-            self._axis = hand
+            self._waypoint = hand
             self._begin("turn")
         return self._steer(hand, hand, self._yaw, CLOSED)
 
     def _turn(self, hand: Vector) -> Vector:
         if self._scene.is_met(self.goal) or self._frames > _TURN_FRAMES:
-            self._lift_to = hand + np.array([0.0, 0.0, 0.1])
+            self._waypoint = hand + np.array([0.0, 0.0, 0.1])
             self._begin("retreat")
-        return self._steer(hand, self._axis, self._yaw + _TURN_RADIANS, CLOSED)
+        return self._steer(hand, self._waypoint, self._yaw + _TURN_RADIANS, CLOSED)
 
     def _retreat(self, hand: Vector) -> Vector:
-        if self._has_arrived(hand, self._lift_to, 0.03):
+        if self._has_arrived(hand, self._waypoint, 0.03):
             self._begin("approach")
-        return self._steer(hand, self._lift_to, self._yaw, OPEN)
+        return self._steer(hand, self._waypoint, self._yaw, OPEN)

@@ -16,7 +16,9 @@ _ABOVE_METRES = 0.06  # over the grasp, where the way down begins
 _LIFT_METRES = 0.06
 _CLOSE_FRAMES = 9
 _OPEN_FRAMES = 6
+_TRAVEL_FRAMES = 45  # a way over something leads away from its end at first
 _TURN_FRAMES = 120  # a wrist that has not turned by then does not
+_DRAWER_SHIFT_METRES = 0.03
 _SLOT_RATIO = 2.0  # a region so much longer than wide is a slot
 _LOST_METRES = 0.035  # an object so far from where the hand should have it is not in it
 
@@ -31,6 +33,10 @@ class Placement:
 
 class PickAndPlace(Skill):
     """One object to one place."""
+
+    _grasp: Grasp
+    _planned_at: Vector  # where the object was when the grasp was planned
+    _held_at: Vector  # where it was in the hand
 
     def __init__(self, scene: Scene, goal: Goal, shift: Vector | None = None) -> None:
         self._shift = np.zeros(3) if shift is None else shift
@@ -69,7 +75,9 @@ class PickAndPlace(Skill):
         if self._has_planned:
             self._failed.append(self._grasp.moved_with(-self._planned_at))
         failed = [grasp.moved_with(position) for grasp in self._failed]
-        self._grasp = rank_grasps(self._scene, self.goal.subject, failed)[0]
+        place = str(self.goal.place)
+        cabinet = -self._scene.opening_direction(place) if self._scene.is_drawer(place) else None
+        self._grasp = rank_grasps(self._scene, self.goal.subject, failed, cabinet)[0]
         self._planned_at = position
         self._has_planned = True
 
@@ -81,7 +89,7 @@ class PickAndPlace(Skill):
         above = grasp.point + np.array([0.0, 0.0, _ABOVE_METRES])
         height = clear_height(self._scene.obstacles(), hand, above)
         is_turned = self._is_turned(turned_down(grasp.yaw)) or self._frames > _TURN_FRAMES
-        if self._has_arrived(hand, above, 0.012) and is_turned:
+        if self._has_arrived(hand, above, 0.012, _TRAVEL_FRAMES) and is_turned:
             self._begin("descend")
         return self._steer(hand, travel(hand, above, height), grasp.yaw, OPEN)
 
@@ -96,24 +104,24 @@ class PickAndPlace(Skill):
     def _close(self, hand: Vector) -> Vector:
         if self._frames >= _CLOSE_FRAMES:
             self._held_at = self._scene.position(self.goal.subject) - self._scene.hand
-            self._lift_to = hand + np.array([0.0, 0.0, _LIFT_METRES])
+            self._waypoint = hand + np.array([0.0, 0.0, _LIFT_METRES])
             self._begin("lift")
         return self._steer(hand, hand, self._grasp.yaw, CLOSED)
 
     def _lift(self, hand: Vector) -> Vector:
         if self._is_lost():
             self._begin("approach")
-        elif self._has_arrived(hand, self._lift_to, 0.012):
+        elif self._has_arrived(hand, self._waypoint, 0.012):
             self._held_at = self._scene.position(self.goal.subject) - self._scene.hand
             self._begin("carry")
-        return self._steer(hand, self._lift_to, self._grasp.yaw, CLOSED)
+        return self._steer(hand, self._waypoint, self._grasp.yaw, CLOSED)
 
     def _carry(self, hand: Vector) -> Vector:
         over, yaw = self._over_target(), self._place_yaw()
         is_turned = self._is_turned(turned_down(yaw)) or self._frames > _TURN_FRAMES
         if self._is_lost():
             self._begin("approach")
-        elif self._has_arrived(hand, over, 0.012) and is_turned:
+        elif self._has_arrived(hand, over, 0.012, _TRAVEL_FRAMES) and is_turned:
             self._begin("lower")
         depth = self._scene.hand[2] - self._scene.boxes(self.goal.subject).low[2]
         obstacles = self._scene.obstacles(but=[self.goal.subject])
@@ -133,14 +141,14 @@ class PickAndPlace(Skill):
 
     def _open(self, hand: Vector) -> Vector:
         if self._frames >= _OPEN_FRAMES:
-            self._lift_to = hand + np.array([0.0, 0.0, 0.1])
+            self._waypoint = hand + np.array([0.0, 0.0, 0.1])
             self._begin("retreat")
         return self._steer(hand, hand, self._place_yaw(), OPEN)
 
     def _retreat(self, hand: Vector) -> Vector:
-        if self._has_arrived(hand, self._lift_to, 0.03):
+        if self._has_arrived(hand, self._waypoint, 0.03):
             self._begin("approach")
-        return self._steer(hand, self._lift_to, self._place_yaw(), OPEN)
+        return self._steer(hand, self._waypoint, self._place_yaw(), OPEN)
 
     def _placement(self) -> Placement:
         place = str(self.goal.place)
@@ -149,10 +157,12 @@ class PickAndPlace(Skill):
         parent = self._scene.parent(place)
         if self.goal.kind == "in" and size is not None:
             extent = np.abs(self._scene.rotation(place) @ size)
+            if self._scene.is_drawer(place):  # out from under the handles above it
+                target = target + _DRAWER_SHIFT_METRES * self._scene.opening_direction(place)
             return Placement(np.array([*target[:2], target[2] + extent[2]]), drop_metres=-0.01)
         if size is None and parent is not None:  # on an object, such as a plate: its origin is at its bottom
             return Placement(target + np.array([0.0, 0.0, 0.012]), drop_metres=0.004)
-        return Placement(target, drop_metres=0.004)
+        return Placement(target, drop_metres=0.008)
 
     def _place_yaw(self) -> float:
         """The hand's yaw at the place: as at the grasp, but into a slot the object goes with its narrow side first."""

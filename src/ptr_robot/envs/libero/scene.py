@@ -134,9 +134,10 @@ class Scene:
         joint = owner.joints[0]
         return joint, float(self._data.qpos[self._simulator.sim.model.get_joint_qpos_addr(joint)])
 
-    def joint_axis(self, joint: str) -> Vector:
-        """The direction of a joint in the world."""
-        return np.array(self._data.xaxis[self._model.joint(joint).id])
+    def opening_direction(self, drawer: str) -> Vector:
+        """Which way a drawer slides out: LIBERO's drawers open against their joint's axis."""
+        joint, _ = self.joint(drawer)
+        return -np.array(self._data.xaxis[self._model.joint(joint).id])
 
     def is_drawer(self, name: str) -> bool:
         """Whether a region slides in and out of its fixture."""

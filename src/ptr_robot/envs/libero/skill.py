@@ -20,6 +20,7 @@ class Skill(ABC):
     def __init__(self, scene: Scene, goal: Goal, first_phase: str) -> None:
         self._scene = scene
         self.goal = goal
+        self._waypoint: Vector = scene.hand  # where a phase sends the next one
         self._begin(first_phase)
 
     @property
@@ -47,14 +48,14 @@ class Skill(ABC):
         self._nearest = np.inf
         self._nearest_frame = 0
 
-    def _has_arrived(self, hand: Vector, target: Vector, tolerance: float) -> bool:
+    def _has_arrived(self, hand: Vector, target: Vector, tolerance: float, patience: int = _STALL_FRAMES) -> bool:
         distance = float(np.linalg.norm(target - hand))
-        return distance < tolerance or self._has_stalled(distance)
+        return distance < tolerance or self._has_stalled(distance, patience)
 
-    def _has_stalled(self, distance: float) -> bool:
+    def _has_stalled(self, distance: float, patience: int = _STALL_FRAMES) -> bool:
         if distance < self._nearest - _PROGRESS_METRES:
             self._nearest, self._nearest_frame = distance, self._frames
-        return self._frames - self._nearest_frame > _STALL_FRAMES
+        return self._frames - self._nearest_frame > patience
 
     def _is_turned(self, rotation: Rotation) -> bool:
         """Whether the hand holds as it would with ``rotation``; half a turn about its own axis holds alike."""

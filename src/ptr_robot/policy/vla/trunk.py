@@ -62,6 +62,9 @@ class MixtureOfTransformers(nn.Module):
         self.und = create_stream(config, config.context, vocabulary_size)
         self.gen = create_stream(config, config.action, vocabulary_size=1)
         del self.gen.embed_tokens  # state and actions have embedders of their own
+        pairs = enumerate(zip(self.und.layers, self.gen.layers, strict=True), start=1)
+        # A tuple, which torch does not register: the weights keep their names as those of two Qwen3 models.
+        self.layers = tuple(JointLayer(*pair, is_last=number == config.num_layers) for number, pair in pairs)
         last = self.und.layers[-1]
         for idle in (last.self_attn.q_proj, last.self_attn.q_norm, last.self_attn.o_proj, last.mlp):
             idle.requires_grad_(False)
@@ -87,14 +90,10 @@ class MixtureOfTransformers(nn.Module):
     ) -> TrunkOutput:
         """One pass over the tokens of both streams, after the ``past`` ones if any."""
         keys_values: list[KeysValues] = []
-        for index, layers in enumerate(zip(self.und.layers, self.gen.layers, strict=True)):
-            is_last = index == self.config.num_layers - 1
+        is_checkpointed = self.config.checkpoint_activations and torch.is_grad_enabled()
+        for index, layer in enumerate(self.layers):
             before = past[index] if past is not None else None
-            arguments = (layers, (und, gen), layout, before, is_last)
-            if self.config.checkpoint_activations and torch.is_grad_enabled():
-                (und, gen), pair = checkpoint(joint_layer, *arguments, use_reentrant=False)
-            else:
-                (und, gen), pair = joint_layer(*arguments)
+            (und, gen), pair = layer((und, gen), layout, before, is_checkpointed)
             keys_values.append(pair)
         return TrunkOutput(rms_norm(self.und.norm, und), rms_norm(self.gen.norm, gen), tuple(keys_values))
 
@@ -112,6 +111,27 @@ class MixtureOfTransformers(nn.Module):
             torch.cat([-sines, sines], dim=2).unsqueeze(2),
             bias.masked_fill_(~mask, float("-inf")).unsqueeze(1),
         )
+
+
+class JointLayer(nn.Module):
+    """A layer of both streams as one module: what sharding gathers and lets go of together."""
+
+    def __init__(self, und: nn.Module, gen: nn.Module, *, is_last: bool) -> None:
+        super().__init__()
+        self.und = und
+        self.gen = gen
+        self.is_last = is_last
+
+    def forward(
+        self, streams: tuple[Tensor, Tensor], layout: Layout, past: KeysValues | None, is_checkpointed: bool
+    ) -> tuple[tuple[Tensor, Tensor], KeysValues]:
+        """See ``joint_layer``; ``is_checkpointed``: keep its inputs, compute the rest again on the way back."""
+        arguments = ((self.und, self.gen), streams, layout, past, self.is_last)
+        if not is_checkpointed:
+            return joint_layer(*arguments)
+        computed: tuple[tuple[Tensor, Tensor], KeysValues]
+        computed = checkpoint(joint_layer, *arguments, use_reentrant=False)
+        return computed
 
 
 def create_stream(config: TrunkConfig, stream: StreamConfig, vocabulary_size: int) -> Any:

@@ -125,8 +125,9 @@ def activation_bytes(is_checkpointed: bool) -> int:
     with torch.device("meta"):
         observation, chunk = _inputs(policy, 1), _chunk(policy, 1)
         noise = Noise(torch.zeros(1, dtype=torch.int64))
-    observation = dataclasses.replace(observation, states=observation.states.bfloat16())
-    chunk = dataclasses.replace(chunk, actions=chunk.actions.bfloat16())
+    images, states = observation.images.bfloat16(), observation.states.bfloat16()
+    observation = dataclasses.replace(observation, images=images, states=states)
+    policy.head.embedder.register_forward_pre_hook(lambda _, inputs: (inputs[0].bfloat16(), *inputs[1:]))
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         policy.forward_chunk(observation, chunk, noise=noise)
     return sum(size for size, _ in saved.values())

@@ -32,7 +32,8 @@ def package(tmp_path, monkeypatch) -> str:
     monkeypatch.syspath_prepend(folder.parent)
     monkeypatch.setenv(registry.PACKAGES_VARIABLE, "")
     monkeypatch.setattr(registry, "_types", {})
-    own = [name for name in sys.modules if name.startswith((PACKAGE, "ptr_robot.policy.vla.registration"))]
+    own = [name for name in sys.modules if name.startswith(PACKAGE)]
+    own += [name for name in sys.modules if name.startswith("ptr_robot.policy.") and name.endswith(".registration")]
     for name in own:
         monkeypatch.delitem(sys.modules, name)
     importlib.invalidate_caches()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from ptr_robot.data.lerobot.frames import RESIZE_MODES
 from ptr_robot.data.robots.normalisers import KINDS
+from ptr_robot.data.robots.slots import NO_NORMALISER
 from ptr_robot.errors import ConfigError, did_you_mean
 
 
@@ -31,7 +32,8 @@ class SourceConfig:
     state_key: str = "observation.state"
     # The vector that holds the actions.
     action_key: str = "action"
-    # q99, mean_std, min_max, binary or identity, for every dimension whose robot map does not say otherwise.
+    # q99, mean_std, min_max, binary or identity, for every dimension whose robot map does not say otherwise; or none:
+    # raw values, whatever the robot map says.
     normaliser: str = "q99"
 
     def __post_init__(self) -> None:
@@ -41,8 +43,8 @@ class SourceConfig:
             )
         if self.weight is not None and not self.weight > 0:
             raise ConfigError(f"{self.repo_id}: weight is {self.weight}; it must be above 0")
-        if self.normaliser not in KINDS:
-            hint = did_you_mean(self.normaliser, KINDS)
+        if self.normaliser not in (*KINDS, NO_NORMALISER):
+            hint = did_you_mean(self.normaliser, (*KINDS, NO_NORMALISER))
             raise ConfigError(f"{self.repo_id}: there is no normaliser {self.normaliser!r}; {hint}")
 
 

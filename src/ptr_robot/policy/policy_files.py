@@ -94,8 +94,11 @@ def save_weights(module: nn.Module, file: Path) -> None:
         raise OSError(str(error)) from error
 
 
-def load_weights(module: nn.Module, file: Path) -> None:
-    """Fill every parameter of ``module`` from a safetensors file; the first one that does not fit is named."""
+def load_weights(module: nn.Module, file: Path, *, assign: bool = False) -> None:
+    """Fill every parameter of ``module`` from a safetensors file; the first one that does not fit is named.
+
+    ``assign``: take the file's tensors themselves, for a module whose own are on the meta device.
+    """
     safetensors = require("safetensors", "lerobot")
     if not file.is_file():
         raise DataError(f"{file}: no such file")
@@ -103,7 +106,7 @@ def load_weights(module: nn.Module, file: Path) -> None:
         with safetensors.safe_open(file, framework="pt") as reader:
             shapes = {name: tuple(reader.get_slice(name).get_shape()) for name in reader.keys()}  # noqa: SIM118
             _check_shapes(module.state_dict(), shapes, file)
-            module.load_state_dict({name: reader.get_tensor(name) for name in shapes})
+            module.load_state_dict({name: reader.get_tensor(name) for name in shapes}, assign=assign)
     except safetensors.SafetensorError as error:
         raise DataError(f"{file} is not a whole safetensors file ({error}); copy or save it again") from error
 

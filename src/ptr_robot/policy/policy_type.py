@@ -132,6 +132,10 @@ class PolicyType:
                 f"{record.file} cannot be read ({type(error).__name__}: {error}); copy the policy again"
             ) from error
 
+    def resize(self, config: Any) -> str:  # noqa: ARG002 (most policies have no way of their own)
+        """How the data's frames become square, where the data's settings do not say."""
+        return "pad"
+
     def encode(self, config: Any) -> dict[str, Any]:
         """A configuration as plain values for JSON."""
         return dataclasses.asdict(config)

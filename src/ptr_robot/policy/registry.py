@@ -19,7 +19,10 @@ from ptr_robot.policy.robot_record import RobotRecord
 DEFAULT_TYPE = "vla"
 ENTRY_POINTS = "ptr_robot.policies"  # of a package's metadata: type name = "package.module"
 PACKAGES_VARIABLE = "PTR_ROBOT_POLICY_PACKAGES"  # packages to look into, separated by commas; child processes see it
-_OWN_MODULES = {"vla": "ptr_robot.policy.vla.registration"}
+_OWN_MODULES = {
+    "vla": "ptr_robot.policy.vla.registration",
+    "being-h": "ptr_robot.policy.being_h.registration",
+}
 
 _types: dict[str, PolicyType] = {}
 

@@ -58,7 +58,7 @@ def build_parts(
     """Everything that the settings describe; complaints come before anything is trained."""
     config, device = plan.config, device or torch.device("cpu")
     start = StartingPolicy.find(config.policy, plan.ptr, checkpoint)
-    data = config.dataset.data_config(start.shape)
+    data = config.dataset.data_config(start.shape, start.kind.resize(start.shape))
     open_loader = functools.partial(
         make_loader,
         batch_size=plan.batch_size,

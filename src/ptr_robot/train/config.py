@@ -45,8 +45,8 @@ class DatasetConfig(SourceConfig):
     offset_steps: int | None = None
     # With it, each chunk's Δ is drawn from offset_steps to this.
     offset_steps_max: int | None = None
-    # pad, stretch or crop.
-    resize: str = "pad"
+    # pad, stretch, crop or bicubic_crop; by default as the policy's type has it, pad for most.
+    resize: str | None = None
     # Where decoded frames are kept; by default ~/.cache/ptr_robot.
     cache_dir: str | None = None
     # A JSON file {"episode_index": weight}: a factor on the weight of every chunk of an episode.
@@ -54,8 +54,8 @@ class DatasetConfig(SourceConfig):
     # Leave unusable episodes out and go on.
     skip_bad_episodes: bool = False
 
-    def data_config(self, policy: PolicyShape) -> DataConfig:
-        """The same data, cut to the policy's chunks and image size."""
+    def data_config(self, policy: PolicyShape, resize: str = "pad") -> DataConfig:
+        """The same data, cut to the policy's chunks and image size; ``resize``: where the settings do not say."""
         if bool(self.repo_id) == bool(self.sources):
             raise ConfigError(
                 "give the data as --dataset.repo_id=FOLDER_OR_HUB_ID or, in a --config_path file, as dataset.sources"
@@ -75,7 +75,7 @@ class DatasetConfig(SourceConfig):
             offset_steps=self.offset_steps,
             offset_steps_max=self.offset_steps_max,
             image_size=policy.image_size,
-            resize=self.resize,
+            resize=self.resize or resize,
             cache_dir=self.cache_dir,
             skip_bad_episodes=self.skip_bad_episodes,
         )

@@ -10,6 +10,7 @@ from pathlib import Path
 from ptr_robot.errors import DataError
 from ptr_robot.method.ptr.belief import BeliefTokenizer
 from ptr_robot.method.ptr.config import BeliefConfig
+from ptr_robot.policy.hub import local_folder
 from ptr_robot.policy.interface import Policy
 from ptr_robot.policy.policy_files import load_weights
 from ptr_robot.policy.recursion import ChunkPredictor
@@ -67,11 +68,14 @@ def restore_belief(belief: BeliefTokenizer, path: Path) -> None:
 
 
 def pretrained_folder(path: Path) -> Path:
-    """The folder with the weights, also where a whole checkpoint or a run, which stands for its last, was named."""
+    """The folder with the weights, also where a whole checkpoint or a run, which stands for its last, was named.
+
+    A name of the form owner/name that is no folder here is looked for on the hub.
+    """
     for nested in ("checkpoints/last/pretrained_model", "pretrained_model"):
         if (path.expanduser() / nested).is_dir():
             return path.expanduser() / nested
-    return path.expanduser()
+    return local_folder(path.expanduser())
 
 
 def _load_belief(folder: Path, policy: Policy) -> BeliefTokenizer | None:

@@ -41,6 +41,7 @@ SLOTS: dict[str, tuple[int, int]] = {
     "left_mano_theta": (155, 200),
 }
 IGNORED = "ignored"
+NO_NORMALISER, IDENTITY = "none", "identity"
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,9 @@ class SlotMap:
         return mask
 
     def normalisers(self, default: str) -> list[str]:
-        """The kind of normaliser of each of the robot's own dimensions."""
+        """The kind of normaliser of each of the robot's own dimensions; ``none`` goes over the robot's own kinds."""
+        if default == NO_NORMALISER:
+            return [IDENTITY] * self.size
         return [entry.normaliser or default for entry in self.entries for _ in range(entry.size)]
 
     def check_size(self, what: str, size: int) -> None:

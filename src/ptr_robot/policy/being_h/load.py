@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,10 +10,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ptr_robot.errors import DataError
+from ptr_robot.errors import ConfigError, DataError
 from ptr_robot.policy.being_h.config import BeingHConfig
 from ptr_robot.policy.being_h.policy import BeingHPolicy
-from ptr_robot.policy.being_h.released import read_released_config
+from ptr_robot.policy.being_h.released import is_released, read_released_config
 from ptr_robot.policy.being_h.shards import StoredTensor, list_tensors, read_tensors
 from ptr_robot.policy.being_h.tensor_names import LANGUAGE_HEAD, our_name, permute_in, their_names
 
@@ -49,6 +50,15 @@ def load_released(folder: Path, *, has_gating: bool = False) -> LoadedBeingH:
         state[ours] = permute_in(name, tensor.float())
     policy.load_state_dict(state, assign=True)
     return LoadedBeingH(policy.eval(), left_out)
+
+
+def load_gating(policy: BeingHPolicy) -> None:
+    """Add MPG to a policy that was loaded without it, from the checkpoint that it came from."""
+    if policy.config.base is None or not is_released(Path(policy.config.base)):
+        raise ConfigError(f"MPG is read from the published checkpoint, which is no longer at {policy.config.base}")
+    whole = load_released(Path(policy.config.base), has_gating=True).policy
+    policy.head.gating = whole.head.gating
+    policy.config = dataclasses.replace(policy.config, gating=whole.config.gating)
 
 
 def build_empty(config: BeingHConfig) -> BeingHPolicy:

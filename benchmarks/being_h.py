@@ -22,9 +22,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 from train import CHUNKS, encoder_operations, policy_operations, ptr_operations
 
 from ptr_robot.method import EMATargetEncoder
+from ptr_robot.policy.being_h.adapters import add_adapters
+from ptr_robot.policy.being_h.config import LoraConfig
 from ptr_robot.policy.being_h.load import build_empty, load_released
 from ptr_robot.policy.being_h.policy import BeingHPolicy
 from ptr_robot.policy.being_h.sizes import published_size
@@ -103,6 +106,9 @@ def count_memory() -> None:
     print("memory of a step in GB, by count (float32 weights, gradients and AdamW; bfloat16 activations)")
     print(f"  weights {weights:.1f}, gradients and AdamW {states:.1f}, EMA tower {4 * ema / GIGA:.2f}")
     print(f"  activations of a chunk: {kept / GIGA:.2f} kept, {recomputed / GIGA:.2f} recomputed")
+    add_adapters(policy, LoraConfig(rank=16))
+    updates = sum(p.numel() for p in policy.parameters() if p.requires_grad)
+    print(f"  LoRA of rank 16 trains {updates / 1e6:.1f} M: gradients and AdamW {12 * updates / GIGA:.1f}")
     for gpus in GPUS:
         shared = (weights + states + 4 * ema / GIGA) / gpus
         whole = shared + (4 * layer / GIGA if gpus > 1 else 0)
@@ -122,6 +128,13 @@ def activation_bytes(is_checkpointed: bool) -> int:
             saved[storage._cdata] = (storage.nbytes(), storage)
         return tensor
 
+    def keep_inputs(_: torch.nn.Module, inputs: tuple[Any, ...]) -> None:
+        for tensor in (leaf for leaf in tree_leaves(inputs) if isinstance(leaf, Tensor)):
+            pack(tensor)
+
+    if is_checkpointed:  # what recomputation starts from is held outside of autograd's own store
+        for unit in policy.sharded_units:
+            unit.register_forward_pre_hook(keep_inputs)
     with torch.device("meta"):
         observation, chunk = _inputs(policy, 1), _chunk(policy, 1)
         noise = Noise(torch.zeros(1, dtype=torch.int64))

@@ -31,6 +31,8 @@ def package(tmp_path, monkeypatch) -> str:
     (folder / "linear.py").write_text(block[1])
     monkeypatch.syspath_prepend(folder.parent)
     monkeypatch.setenv(registry.PACKAGES_VARIABLE, "")
+    for name in registry._OWN_MODULES:
+        registry.policy_type(name)  # what is imported for the first time below would be forgotten with this test
     monkeypatch.setattr(registry, "_types", {})
     own = [name for name in sys.modules if name.startswith(PACKAGE)]
     own += [name for name in sys.modules if name.startswith("ptr_robot.policy.") and name.endswith(".registration")]

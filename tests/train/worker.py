@@ -50,6 +50,12 @@ def train_as_rank(config: TrainConfig, rank: int, world_size: int, port: int) ->
     train_and_exit(config)
 
 
+def train_as_sharded_rank(config: TrainConfig, rank: int, world_size: int, port: int) -> None:
+    """One of several processes, as accelerate launch starts them with configs/fsdp2.yaml."""
+    os.environ |= {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"}
+    train_as_rank(config, rank, world_size, port)
+
+
 def train_with_small_disk(config: TrainConfig, limit_bytes: int, message: Path) -> None:
     """A run whose files cannot grow beyond a limit, as on a disk that is full."""
     import resource

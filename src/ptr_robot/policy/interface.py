@@ -85,6 +85,11 @@ class Policy(nn.Module, ABC):
         """How many leading tokens of the tower's blocks are not patches (class and register tokens)."""
         return 0
 
+    @property
+    def sharded_units(self) -> Sequence[nn.Module]:
+        """The modules that a sharded run gathers one at a time; each must be called as a module."""
+        return ()
+
     def check_instructions(self, texts: Iterable[str]) -> None:
         """Refuse, before the first step, an instruction that the policy cannot read."""
 

@@ -12,7 +12,7 @@ from ptr_robot.errors import DataError
 from ptr_robot.train.config import TrainConfig
 from ptr_robot.train.config_file import write_config
 from ptr_robot.train.trained import TrainedPolicy, save_trained
-from ptr_robot.train.training_state import TrainingState
+from ptr_robot.train.training_state import GatheredState, TrainingState
 
 FOLDER = "checkpoints"
 LAST = "last"
@@ -21,7 +21,13 @@ STATE = "training_state"
 
 
 def save_checkpoint(
-    run: Path, step: int, config: TrainConfig, trained: TrainedPolicy, state: TrainingState, episode_totals: Tensor
+    run: Path,
+    step: int,
+    config: TrainConfig,
+    trained: TrainedPolicy,
+    state: TrainingState,
+    gathered: GatheredState,
+    episode_totals: Tensor,
 ) -> Path:
     """Write a checkpoint beside the others, put it in place in one move, and point ``last`` at it."""
     place = run / FOLDER / f"{step:06d}"
@@ -31,7 +37,7 @@ def save_checkpoint(
         partial.mkdir(parents=True)
         save_trained(trained, partial / PRETRAINED)
         write_config(config, partial / PRETRAINED)
-        state.write(partial / STATE, step, episode_totals)
+        state.write(partial / STATE, step, gathered, episode_totals)
         _sync(partial)
         shutil.rmtree(place, ignore_errors=True)  # of a run that was resumed from an earlier checkpoint
         partial.replace(place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -160,14 +160,22 @@ class Trainer:
         return record | self.window.record(self.parts.module.ptr, result)
 
     def _save(self) -> None:
-        """Every rank adds its sums; the first one writes."""
-        totals = self.ledger.totals()
+        """Every rank adds its sums and, where the weights are sharded, its shares; the first one writes."""
+        totals, gathered, trained = self.ledger.totals(), self.state.gather(), self._whole_policy()
         if self.accelerator.is_main_process:
-            run = self.plan.output_dir
-            self.saved = save_checkpoint(run, self.steps_done, self.plan.config, self.trained, self.state, totals)
+            run, config = self.plan.output_dir, self.plan.config
+            self.saved = save_checkpoint(run, self.steps_done, config, trained, self.state, gathered, totals)
         self._write_scores(totals)
         self.accelerator.wait_for_everyone()
         self.saved = self.saved or latest_checkpoint(self.plan.output_dir)
+
+    def _whole_policy(self) -> TrainedPolicy:
+        """What is saved: the policy itself, or a whole copy of a sharded one."""
+        sharding, is_main = self.optimiser.sharding, self.accelerator.is_main_process
+        if sharding is None:
+            return self.trained
+        policy, belief = sharding.whole_policy(is_kept=is_main), sharding.whole_belief(is_kept=is_main)
+        return replace(self.trained, policy=policy, belief=belief)
 
     def _write_scores(self, totals: Tensor) -> None:
         if self.accelerator.is_main_process:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from ptr_robot.data.segments.batch import SegmentBatch
 from ptr_robot.errors import NonFiniteError, require
@@ -17,6 +18,7 @@ from ptr_robot.method.ptr.accumulation import WeightedAccumulation
 from ptr_robot.method.types import PTROutput, Samples
 from ptr_robot.train.config import RunPlan
 from ptr_robot.train.module import TrainingModule
+from ptr_robot.train.sharding import Sharding, is_sharded_run
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,9 @@ class Optimiser:
         self.plan = plan
         self.module = module
         self.accelerator = accelerator
-        self.prepared: nn.Module = accelerator.prepare_model(module)
+        is_sharded = is_sharded_run(accelerator)
+        self.prepared: nn.Module = accelerator.prepare_model(module, evaluation_mode=is_sharded)
+        self.sharding = Sharding(module, accelerator.device, accelerator.num_processes) if is_sharded else None
         self.parameters = {name: value for name, value in module.named_parameters() if value.requires_grad}
         self.adam = make_adam(plan, list(self.parameters.values()))
         self.schedule = make_schedule(plan, self.adam)
@@ -53,10 +57,12 @@ class Optimiser:
         for index, batch in enumerate(batches):
             self._seed_dropout(number, index)
             is_last = index + 1 == len(batches)
-            with contextlib.nullcontext() if is_last else self.accelerator.no_sync(self.prepared):
+            with contextlib.nullcontext() if is_last or self.sharding else self.accelerator.no_sync(self.prepared):
                 output, samples = self.prepared(batch.to(self.accelerator.device, non_blocking=True), key)
                 loss = output.loss if accumulation is None else accumulation.loss(output)
                 loss.backward()  # accelerate's own would divide by a number of micro-batches that it was told
+                if self.sharding is not None:
+                    self.sharding.end_backward()
             results.append((output, samples))
         if accumulation is not None:
             accumulation.finish(self.parameters.values())
@@ -83,6 +89,7 @@ class Optimiser:
         """The gradient's norm before clipping; a step that would end in NaN is not taken."""
         limit = self.plan.config.optimizer.grad_clip_norm or float("inf")
         norm: Tensor = nn.utils.clip_grad_norm_(self.parameters.values(), limit, foreach=True)
+        norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
         if not torch.isfinite(torch.stack([norm, *(loss.detach().to(norm) for loss in losses)])).all():
             raise NonFiniteError("the loss or its gradient is not finite; lower optimizer.lr or look at the data")
         return norm

@@ -15,6 +15,7 @@ import torch
 from ptr_robot.errors import ConfigError, PTRError, require
 from ptr_robot.train.config import RunPlan, TrainConfig, chosen_precision, resolve
 from ptr_robot.train.cpu_bf16 import avoid_broken_tiles
+from ptr_robot.train.sharding import is_sharded_run
 
 _LONGEST_WAIT = timedelta(hours=4)  # of one process for the others: the first decodes and screens a whole dataset
 
@@ -41,8 +42,9 @@ def make_accelerator(config: TrainConfig) -> Any:
     if config.policy.device == "cuda" and accelerator.device.type != "cuda":
         raise ConfigError("policy.device is cuda and torch finds no GPU here; leave the flag out, or set it to cpu")
     way = accelerator.distributed_type.value
-    if way not in ("NO", "MULTI_CPU", "MULTI_GPU"):
-        raise ConfigError(f"accelerate is set up for {way}; ptr train knows processes that hold the whole policy (DDP)")
+    if way not in ("NO", "MULTI_CPU", "MULTI_GPU", "FSDP"):
+        raise ConfigError(f"accelerate is set up for {way}; ptr train knows whole copies (DDP) and shares (FSDP 2)")
+    is_sharded_run(accelerator)  # refuses FSDP 1
     if accelerator.num_processes != launched_processes():
         raise ConfigError(
             f"the launcher started {launched_processes()} processes, and accelerate finds {accelerator.num_processes}; "

@@ -85,10 +85,11 @@ def encode_needed(ptr: PTR, batch: SegmentBatch) -> Tensor:  # (B, F, Dy)
     needed[segments, batch.future_frame[segments, chunks]] = True
     if ptr.config.targets.kind == "change":
         needed[segments, batch.current_frame[segments, chunks]] = True
+    if not len(segments):
+        needed[0, 0] = True  # every process of a sharded run takes part in gathering the encoder
     features = torch.zeros(*needed.shape, ptr.widths.target, device=needed.device)
-    if len(segments):
-        rows = needed.nonzero(as_tuple=True)[0]
-        features[needed] = encode_frames(ptr.encode, batch.frames[needed], batch.view_mask[rows])
+    rows = needed.nonzero(as_tuple=True)[0]
+    features[needed] = encode_frames(ptr.encode, batch.frames[needed], batch.view_mask[rows])
     return features
 
 

@@ -18,12 +18,21 @@ from ptr_robot.train.episode_records import EpisodeLedger
 from ptr_robot.train.metrics import MetricWindow
 from ptr_robot.train.optimisation import Optimiser
 from ptr_robot.train.screening import write_screening
+from ptr_robot.train.sharding import shared_like, whole_tensors
 from ptr_robot.train.tensor_files import read_tensors, save_tensors
 
 STATE_FILE = "state.json"
 OPTIMISER_FILE = "optimizer_state.safetensors"
 PTR_FILE = "ptr_state.safetensors"
 SUMS_FILE = "sums.safetensors"
+
+
+@dataclass(frozen=True)
+class GatheredState:
+    """Tensors of a run by name, whole whatever the number of processes."""
+
+    adam: dict[str, Tensor]
+    ptr: dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -36,12 +45,20 @@ class TrainingState:
     window: MetricWindow
     screening: Screening | None = None  # read before the rest: it decides which episodes the loader has
 
-    def write(self, folder: Path, step: int, episode_totals: Tensor) -> None:
+    def gather(self) -> GatheredState:
+        """The optimiser's and PTR's tensors; of a sharded run every process takes part, and the first keeps them."""
+        optimiser, is_kept = self.optimiser, self.optimiser.accelerator.is_main_process
+        return GatheredState(
+            adam=whole_tensors(adam_tensors(optimiser), is_kept=is_kept),
+            ptr=whole_tensors(optimiser.module.ptr.state_dict(), is_kept=is_kept),
+        )
+
+    def write(self, folder: Path, step: int, gathered: GatheredState, episode_totals: Tensor) -> None:
         """Fill a folder that is not in its place yet."""
         folder.mkdir()
         optimiser = self.optimiser
-        save_tensors(adam_tensors(optimiser), folder / OPTIMISER_FILE)
-        save_tensors(optimiser.module.ptr.state_dict(), folder / PTR_FILE)
+        save_tensors(gathered.adam, folder / OPTIMISER_FILE)
+        save_tensors(gathered.ptr, folder / PTR_FILE)
         save_tensors({"episode_totals": episode_totals, **self.window.state_dict()}, folder / SUMS_FILE)
         if self.screening is not None:
             write_screening(self.screening, folder)
@@ -61,7 +78,7 @@ class TrainingState:
                 "the run was begun with other weights of episodes; bring the file that dataset.episode_weights named "
                 "back as it was, or start another run"
             )
-        load_weights(self.optimiser.module.ptr, folder / PTR_FILE)
+        self._read_ptr(folder / PTR_FILE)
         load_adam(self.optimiser, read_tensors(folder / OPTIMISER_FILE), folder / OPTIMISER_FILE)
         load_schedule(self.optimiser, record["scheduler"])
         self.loader.load_state_dict(record["loader"])
@@ -69,6 +86,14 @@ class TrainingState:
         self.ledger.restore(sums["episode_totals"], is_main=self.optimiser.accelerator.is_main_process)
         self.window.load_state_dict(sums)
         return int(record["step"])
+
+    def _read_ptr(self, file: Path) -> None:
+        ptr = self.optimiser.module.ptr
+        if self.optimiser.sharding is None:
+            load_weights(ptr, file)
+            return
+        own = ptr.state_dict()
+        ptr.load_state_dict({name: shared_like(value, own[name]) for name, value in read_tensors(file).items()})
 
     def _prior_weights(self) -> str | None:
         """A digest of how much each episode counts beforehand."""
@@ -110,7 +135,7 @@ def load_adam(optimiser: Optimiser, tensors: dict[str, Tensor], file: Path) -> N
             raise DataError(
                 f"{file} is of another model: it has the parameter {name!r}; resume with the run's settings"
             )
-        state.setdefault(numbers[name], {})[quantity] = value
+        state.setdefault(numbers[name], {})[quantity] = shared_like(value, optimiser.parameters[name])
     optimiser.adam.load_state_dict({"state": state, "param_groups": optimiser.adam.state_dict()["param_groups"]})
 
 

@@ -28,6 +28,7 @@ class BeingHPolicy(MixturePolicy):
 
     def __init__(self, config: BeingHConfig) -> None:
         super().__init__(config, text=ChatEncoder(config), head=BeingHHead(config))
+        self._recompute(config)
         if config.lora is not None:
             add_adapters(self, config.lora)
 
@@ -43,6 +44,12 @@ class BeingHPolicy(MixturePolicy):
         self.trunk.config = config.trunk
         self.vision.config = config.vision
         self.head.adopt(config)
+        self._recompute(config)
+
+    def _recompute(self, config: BeingHConfig) -> None:
+        """The trunk looks at its config by itself; timm's tower has to be told."""
+        assert self.vision is not None
+        self.vision.tower.model.set_grad_checkpointing(config.trunk.checkpoint_activations)
 
     def context(
         self, observation: Observation, belief: Tensor | None = None, augmentation: Noise | None = None

@@ -33,6 +33,8 @@ class BeingHChoice(PolicyChoice):
     attention: str | None = None
     # What stands in the slots that a robot lacks: noise (the checkpoint's) or zero (the paper's).
     unused_slots: str | None = None
+    # Whether h_t, the context that PTR scores by, has read the state: yes in the checkpoint, no in the paper.
+    context_sees_state: bool | None = None
     # With MPG: trained with it, and sampled twice.
     mpg: bool = False
     # Random crops and colours in training.
@@ -74,8 +76,16 @@ class BeingHChoice(PolicyChoice):
             flow = dataclasses.replace(flow, every_slot=self.unused_slots == "noise")
         if self.checkpoint_activations is not None:
             trunk = dataclasses.replace(trunk, checkpoint_activations=self.checkpoint_activations)
-        attention = self.attention or config.attention
-        return dataclasses.replace(config, vision=vision, flow=flow, trunk=trunk, attention=attention)
+        return dataclasses.replace(
+            config,
+            vision=vision,
+            flow=flow,
+            trunk=trunk,
+            attention=self.attention or config.attention,
+            context_sees_state=config.context_sees_state
+            if self.context_sees_state is None
+            else self.context_sees_state,
+        )
 
 
 class BeingHType(VLAType):

@@ -75,6 +75,12 @@ class MixturePolicy(Policy):
         """Tokenize texts that will come, so that one too long is named now."""
         self.text.check(texts)
 
+    @property
+    def sharded_units(self) -> Sequence[nn.Module]:
+        """Each layer of both streams, and each block of a tower that is a list of them."""
+        blocks = getattr(self.vision.tower.model, "blocks", ()) if self.vision else ()
+        return [*self.trunk.layers, *blocks]
+
     def forward_chunk(
         self,
         observation: Observation,

@@ -93,6 +93,7 @@ def test_keys_move_open_mark_and_close(browser):
     assert dialog.find_element("id", "detail-title").text == "Episode 2"
     assert len(dialog.find_elements("css selector", ".film .picture")) >= 2
     assert dialog.find_elements("css selector", "svg[aria-label^='Evidence']")
+    assert "null" not in dialog.text.split("\n")
     press(browser, "x")
     press(browser, Keys.ESCAPE)
     assert dialog.get_attribute("open") is None

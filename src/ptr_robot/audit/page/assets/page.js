@@ -22,6 +22,9 @@
     element.append(...children.filter((child) => child !== null && child !== undefined));
     return element;
   }
+  function fill(element, ...children) {
+    element.replaceChildren(...children.filter((child) => child !== null && child !== undefined));
+  }
   function drawing(width, height, label) {
     const svg = shape("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label, width });
     return svg;
@@ -250,7 +253,7 @@
     const card = byIndex.get(index), dialog = $("detail"), detail = readDetail(index);
     const neighbour = card.neighbour === null ? null : byIndex.get(card.neighbour);
     const markButton = (mark, text) => make("button", { type: "button", class: "button", "aria-pressed": String((marks[index] || null) === mark), text, onclick: () => { setMark(card, mark); openDetail(index); } });
-    dialog.replaceChildren(
+    fill(dialog,
       make("div", { class: "row" }, make("h2", { id: "detail-title", text: `Episode ${index}` }), verdictElement(card),
         make("span", { class: "score", text: `score ${number(card.score)} [${number(card.low)}, ${number(card.high)}], weight ${number(card.weight)}` }),
         make("button", { type: "button", class: "button", text: "Close", onclick: () => dialog.close() })),
@@ -276,13 +279,15 @@
   }
 
   // ---- the dataset
-  function scatter(label, points, width = 420, height = 260) {
+  function scatter(label, points, { width = 420, height = 260, ends = [], wide = false } = {}) {
     const xs = points.map((point) => point.x), ys = points.map((point) => point.y);
     const lowX = Math.min(...xs), highX = Math.max(...xs), lowY = Math.min(...ys), highY = Math.max(...ys);
     const svg = drawing(width, height, label);
+    svg.append(shape("rect", { x: 2, y: 2, width: width - 4, height: height - 4, fill: "none", stroke: "var(--line)" }));
+    if (ends.length) svg.append(shape("text", { x: 8, y: height - 7 }, ends[0]), shape("text", { x: width - 8, y: height - 7, "text-anchor": "end" }, ends[1]));
     const tone = { keep: "var(--keep)", flag: "var(--flag)", drop: "var(--drop)" };
     for (const point of points) {
-      const x = 12 + (point.x - lowX) / (highX - lowX || 1) * (width - 24), y = height - 12 - (point.y - lowY) / (highY - lowY || 1) * (height - 24);
+      const x = 14 + (point.x - lowX) / (highX - lowX || 1) * (width - 28), y = height - 24 - (point.y - lowY) / (highY - lowY || 1) * (height - 40);
       const verdict = verdictOf(point.card), size = 4.5, style = { fill: verdict === "flag" ? "none" : tone[verdict], stroke: tone[verdict], "stroke-width": 1.5, opacity: .8 };
       const mark = verdict === "drop" ? shape("path", { d: `M${x - size} ${y - size}L${x + size} ${y + size}M${x - size} ${y + size}L${x + size} ${y - size}`, ...style, "stroke-width": 2.2 })
         : verdict === "flag" ? shape("rect", { x: x - size, y: y - size, width: 2 * size, height: 2 * size, ...style }) : shape("circle", { cx: x, cy: y, r: size - 1, ...style });
@@ -290,7 +295,7 @@
       mark.addEventListener("click", () => openDetail(point.card.episode_index));
       svg.append(mark);
     }
-    return make("figure", {}, make("h3", { text: label }), svg);
+    return make("figure", { class: wide ? "wide" : "" }, make("h3", { text: label }), svg);
   }
   function groupTable(title, key) {
     const groups = new Map();
@@ -307,9 +312,9 @@
   function drawDataset() {
     const order = page.episodes.map((card) => ({ x: card.episode_index, y: card.score === null ? 0 : card.score, card }));
     const duplicates = page.episodes.filter((card) => card.duplicate_of !== null);
-    $("view-dataset").replaceChildren(
+    fill($("view-dataset"),
       make("p", { class: "note", text: "● fine, □ to look at, ✕ to drop; click a mark to open its episode." }),
-      make("div", { class: "columns" }, scatter("Score in the order of recording (drift shows)", order, 860), scatter("Where episodes start (states, largest spread)", page.episodes.map((card) => ({ x: card.start[0], y: card.start[1], card }))),
+      make("div", { class: "columns" }, scatter("Score in the order of recording (drift shows)", order, { width: 900, height: 180, ends: ["first recorded", "last recorded"], wide: true }), scatter("Where episodes start (states, largest spread)", page.episodes.map((card) => ({ x: card.start[0], y: card.start[1], card }))),
         scatter("Where episodes end", page.episodes.map((card) => ({ x: card.end[0], y: card.end[1], card })))),
       groupTable("By task", (card) => card.task),
       distinct(page.episodes.map((card) => card.source)).length > 1 ? groupTable("By source", (card) => card.source) : null,

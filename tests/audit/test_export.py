@@ -95,6 +95,16 @@ def test_marks_overrule_scores(index, scores, tmp_path):
         assert set(weights.loc[list(rows)]) == {expected}
 
 
+def test_an_episode_whose_instruction_is_mended_stays(scores):
+    import dataclasses
+
+    row = dataclasses.replace(scores.rows[3], corrected_instruction="push the puck", weight_if_corrected=0.9)
+    decision = decide(dataclasses.replace(scores, rows={**scores.rows, 3: row}))[3]
+    assert decision.is_kept
+    assert decision.weight == 0.9
+    assert not decide(scores)[3].is_kept
+
+
 def test_flagged_episodes_can_be_dropped_too(scores):
     assert decide(scores)[2].is_kept
     assert not decide(scores, flagged="drop")[2].is_kept

@@ -27,15 +27,20 @@ class Decision:
 
 
 def decide(scores: Scores, verdicts: Path | None = None, flagged: str = "keep") -> dict[int, Decision]:
-    """The person's marks over the tool's verdicts; ``flagged`` says what becomes of episodes to look at."""
+    """The person's marks over the tool's verdicts; ``flagged`` says what becomes of episodes to look at.
+
+    An episode whose only fault is its instruction stays, with the instruction that its motion follows.
+    """
     if flagged not in FLAGGED:
         raise ConfigError(f"flagged is {flagged!r}; it must be one of: {', '.join(FLAGGED)}")
     marks: Mapping[int, str] = read_verdicts(verdicts, scores.rows) if verdicts is not None else {}
     decisions = {}
     for number, row in sorted(scores.rows.items()):
-        verdict = marks.get(number, row.verdict)
+        is_mended = row.corrected_instruction is not None and bool(row.weight_if_corrected)
+        verdict = marks.get(number, "keep" if is_mended and row.verdict == "drop" else row.verdict)
         is_kept = verdict == "keep" or (verdict == "flag" and flagged == "keep")
-        weight = row.weight if number not in marks else 1.0
+        scored = row.weight_if_corrected if is_mended and row.weight_if_corrected is not None else row.weight
+        weight = scored if number not in marks else 1.0
         decisions[number] = Decision(
             episode_index=number,
             is_kept=is_kept,

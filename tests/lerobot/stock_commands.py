@@ -67,12 +67,18 @@ def _source(owner: Any) -> str:
     return inspect.getsource(owner)
 
 
-def train(monkeypatch: pytest.MonkeyPatch, flags: list[str]) -> None:
-    """``lerobot-train`` with these flags; its ``main`` also looks for plug-ins."""
+def read_sources_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let draccus have each class's source from memory."""
     from draccus.wrappers import docstring
-    from lerobot.scripts import lerobot_train
 
     monkeypatch.setattr(docstring, "inspect", SimpleNamespace(**vars(inspect) | {"getsource": _source}))
+
+
+def train(monkeypatch: pytest.MonkeyPatch, flags: list[str]) -> None:
+    """``lerobot-train`` with these flags; its ``main`` also looks for plug-ins."""
+    from lerobot.scripts import lerobot_train
+
+    read_sources_once(monkeypatch)
     monkeypatch.setattr(sys, "argv", ["lerobot-train", *flags])
     lerobot_train.main()
 

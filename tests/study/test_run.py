@@ -16,7 +16,7 @@ from ptr_robot.study.cells.plan import plan_cells
 from ptr_robot.study.cells.record import read_record, record_path, write_record
 from ptr_robot.study.engine.jobs import with_needed
 from ptr_robot.study.report.study_report import print_report, write_report
-from ptr_robot.study.run import read_records
+from ptr_robot.study.run import read_study_records
 from ptr_robot.study.spec.definition_file import read_study
 from tests.study.made_records import made_cell, made_records
 
@@ -97,7 +97,7 @@ def test_only_what_a_change_concerns_is_done_again(root: Path) -> None:
 
 
 def test_tables_and_numbers_agree(root: Path) -> None:
-    report = write_report(read_records(read_study("smoke", OVERRIDES), root), root)
+    report = write_report(read_study_records(read_study("smoke", OVERRIDES), root), root)
     results = json.loads((root / "results.json").read_text())
     text = (root / "tables.md").read_text()
     assert results["num_done"] == 4
@@ -117,7 +117,7 @@ def test_a_failed_cell_is_reported_and_tried_again(root: Path, tmp_path: Path) -
     record = cell.read()
     try:
         cell.fail("the lights went out")
-        records = read_records(study, root)
+        records = read_study_records(study, root)
         assert [failed.reason for failed in records.failed] == ["the lights went out"]
         report = write_report(records, root)
         console = Console(record=True, width=80, file=(tmp_path / "shown").open("w"))

@@ -14,7 +14,7 @@ from ptr_robot.errors import ConfigError, require
 
 
 @dataclass(frozen=True)
-class DemonstrationFlags:
+class DemonstrationChanges:
     """Changes to the study's demonstrations."""
 
     # Of each task.
@@ -26,7 +26,7 @@ class DemonstrationFlags:
 
 
 @dataclass(frozen=True)
-class PolicyFlags:
+class PolicyChanges:
     """Changes to the study's policy."""
 
     # Of the policy.
@@ -38,7 +38,7 @@ class PolicyFlags:
 
 
 @dataclass(frozen=True)
-class TrainingFlags:
+class TrainingChanges:
     """Changes to the study's training."""
 
     # Of the optimiser.
@@ -52,7 +52,7 @@ class TrainingFlags:
 
 
 @dataclass(frozen=True)
-class EvaluationFlags:
+class EvaluationChanges:
     """Changes to the study's evaluation."""
 
     # Of each task.
@@ -69,6 +69,8 @@ class StudyFlags:
 
     # The name of a built-in study or a YAML file; may be given as a bare word.
     study: str = ""
+    # One of the study's scales, where it has some; by default full.
+    scale: str | None = None
     # By default outputs/study/<name>.
     output_dir: str | None = None
     # In place of the study's own.
@@ -79,10 +81,10 @@ class StudyFlags:
     settings: list[str] | None = None
     # Names of the study's methods, or of the registry's, to run; by default the study's.
     methods: list[str] | None = None
-    demonstrations: DemonstrationFlags = field(default_factory=DemonstrationFlags)
-    policy: PolicyFlags = field(default_factory=PolicyFlags)
-    training: TrainingFlags = field(default_factory=TrainingFlags)
-    evaluation: EvaluationFlags = field(default_factory=EvaluationFlags)
+    demonstrations: DemonstrationChanges = field(default_factory=DemonstrationChanges)
+    policy: PolicyChanges = field(default_factory=PolicyChanges)
+    training: TrainingChanges = field(default_factory=TrainingChanges)
+    evaluation: EvaluationChanges = field(default_factory=EvaluationChanges)
     # Processes, each with a cell of its own; by default one a core.
     num_workers: int | None = None
     # Run folders of finished cells stay; they take some MB each.
@@ -95,7 +97,7 @@ class StudyFlags:
             raise ConfigError(f"num_workers is {self.num_workers}; it must be at least 1")
 
 
-NOT_OF_THE_STUDY = ("study", "output_dir", "num_workers", "keep_checkpoints", "report_only")
+NOT_OF_THE_STUDY = ("study", "scale", "output_dir", "num_workers", "keep_checkpoints", "report_only")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -106,10 +108,10 @@ def main(arguments: Sequence[str]) -> int:
     if not flags.study:
         names = ", ".join(built_in_studies())
         raise ConfigError(f"which study? ptr study NAME, one of: {names}; or ptr study FILE.yaml")
-    study = read_study(flags.study, overrides(flags))
+    study = read_study(flags.study, overrides(flags), flags.scale)
     root = Path(flags.output_dir or f"outputs/study/{study.name}").expanduser()
     from ptr_robot.study.report.study_report import print_report, write_report
-    from ptr_robot.study.run import read_records, run_study
+    from ptr_robot.study.run import read_study_records, run_study
     from ptr_robot.study.run_progress import StudyProgress
 
     rich = require("rich.console", "lerobot")
@@ -117,7 +119,7 @@ def main(arguments: Sequence[str]) -> int:
         num_workers = flags.num_workers or len(os.sched_getaffinity(0))
         with StudyProgress(rich.Console(stderr=True), num_workers) as watch:
             run_study(study, root, num_workers, watch, keeps_checkpoints=flags.keep_checkpoints)
-    records = read_records(study, root)
+    records = read_study_records(study, root)
     report = write_report(records, root)
     print_report(report, rich.Console())
     return 1 if records.failed else 0

@@ -6,10 +6,20 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ptr_robot.errors import DataError
 from ptr_robot.eval.success_statistics import Interval, wilson_interval
+
+
+class Attempt(Protocol):
+    """An episode that ended."""
+
+    @property
+    def task(self) -> str: ...
+
+    @property
+    def is_success(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -34,13 +44,12 @@ class RolloutResult:
     @property
     def success(self) -> Interval:
         """The success rate over all episodes, with Wilson's interval."""
-        return _success(self.episodes)
+        return success_rate(self.episodes)
 
     @property
     def success_by_task(self) -> dict[str, Interval]:
         """The success rate of each task."""
-        tasks = dict.fromkeys(episode.task for episode in self.episodes)
-        return {task: _success([episode for episode in self.episodes if episode.task == task]) for task in tasks}
+        return success_by_task(self.episodes)
 
     def as_json(self) -> dict[str, Any]:
         """The summary and every episode, as plain values."""
@@ -73,5 +82,12 @@ def read_results(path: Path) -> RolloutResult:
         raise DataError(f"{path}: not a file of rollout results ({error})") from error
 
 
-def _success(episodes: Sequence[EpisodeResult]) -> Interval:
+def success_rate(episodes: Sequence[Attempt]) -> Interval:
+    """The success rate of episodes, with Wilson's interval."""
     return wilson_interval(sum(episode.is_success for episode in episodes), len(episodes))
+
+
+def success_by_task(episodes: Sequence[Attempt]) -> dict[str, Interval]:
+    """The success rate of each task, in the order in which they occur."""
+    tasks = dict.fromkeys(episode.task for episode in episodes)
+    return {task: success_rate([episode for episode in episodes if episode.task == task]) for task in tasks}

@@ -80,7 +80,7 @@ def rollout(
     """
     config = config or RolloutConfig()
     resolved = environment_type.resolve_tasks(tasks)
-    episodes = {task: plan_episodes(environment_type, task, seeds) for task in resolved}
+    episodes = {task: evaluation_episodes(environment_type, task, seeds) for task in resolved}
     if not seeds:
         raise ConfigError("no seed was given; rollouts need at least one")
     plan = _Plan(
@@ -105,7 +105,7 @@ def rollout(
     return RolloutResult(tuple(results[episode] for episode in ordered))
 
 
-def plan_episodes(environment_type: EnvironmentType, task: str, seeds: Sequence[int]) -> list[RolloutEpisode]:
+def evaluation_episodes(environment_type: EnvironmentType, task: str, seeds: Sequence[int]) -> list[RolloutEpisode]:
     """The episodes of a task: official initial states in their order where there are some, or the seeds' layouts."""
     count = environment_type.num_initial_states(task)
     return [RolloutEpisode(task, seed, number % count if count else None) for number, seed in enumerate(seeds)]

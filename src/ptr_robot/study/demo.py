@@ -1,152 +1,93 @@
-"""The demo: mixed-quality demonstrations in, a comparison of trainings on them out."""
+"""The demo: the study of that name, one seed of one setting, with a table, figures and a page of its own."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-
 from ptr_robot.data.ground_truth import EpisodeTruth, read_ground_truth
-from ptr_robot.data.lerobot.index import open_index
-from ptr_robot.envs.base import CameraConfig
-from ptr_robot.envs.collection import plan_episodes, resolve_mixture
-from ptr_robot.envs.recording import RecordedEpisode, RecordingConfig, record
-from ptr_robot.errors import DataError
-from ptr_robot.eval.evaluation import RESULTS_FILE, evaluate
-from ptr_robot.eval.results import EpisodeResult, read_results
-from ptr_robot.files import whole_file
-from ptr_robot.progress import counting
+from ptr_robot.errors import ConfigError, DataError
 from ptr_robot.study.analysis.detection import weight_auroc
 from ptr_robot.study.analysis.outcome import Comparison, MethodOutcome
-from ptr_robot.study.cells.judged_episode import JudgedEpisode, judged_episodes
-from ptr_robot.study.demo_plan import (
-    BASELINE,
-    ENVIRONMENT,
-    METHODS,
-    OPERATORS,
-    UPPER_BOUND,
-    DemoConfig,
-    Method,
-    collection_stage,
-    evaluation_config,
-    evaluation_stage,
-    training_command,
-    training_stage,
-)
-from ptr_robot.study.engine.stages import Stage, claim, occupied
-from ptr_robot.study.training_runs import TrainingCommand, train_side_by_side
-from ptr_robot.train.checkpoint import latest_checkpoint
+from ptr_robot.study.cells.judged_episode import JudgedEpisode
+from ptr_robot.study.cells.plan import dataset_job
+from ptr_robot.study.cells.record import CellRecord
+from ptr_robot.study.engine.json_values import write_json
+from ptr_robot.study.engine.runner import Watcher
+from ptr_robot.study.run import read_study_records, run_study
+from ptr_robot.study.spec.definition import Study
+from ptr_robot.study.spec.definition_file import read_study
+from ptr_robot.study.spec.method_row import MethodRow
 
+STUDY = "demo"
 COMPARISON_FILE = "comparison.json"
+
+
+class FailedDemoError(DataError):
+    """A part of the demo ended with an error of its own."""
 
 
 @dataclass(frozen=True)
 class DemoFindings:
-    """Everything that the table, the figures and the report show."""
+    """Everything that the table, the figures and the page show."""
 
-    config: DemoConfig
+    study: Study
+    root: Path
     comparison: Comparison
+    dataset: Path
     truths: dict[int, EpisodeTruth]
-    judged: dict[str, list[JudgedEpisode]]  # by method; of those that weigh
-    runs: dict[str, Path]
+    judged: dict[str, list[JudgedEpisode]]  # by method; of those that score or weigh episodes themselves
+    curves: dict[str, dict[str, list[float | None]]]  # by method: what training recorded over its steps
 
 
-def run_demo(config: DemoConfig, console: Console, say: Callable[[str], None]) -> DemoFindings:
-    """Do every stage that is not done yet, in order; what is there already is used as it is."""
-    claim(config.root)
-    with occupied(config.root, "demo"):
-        _collect(config, console, say)
-        truths = _truths(config)
-        _train(config, truths, console, say)
-        for method in METHODS:
-            _evaluate(config, method, console, say)
-        findings = read_findings(config, truths)
-        with whole_file(config.root / COMPARISON_FILE) as file:
-            file.write((json.dumps(findings.comparison.as_json(), indent=1) + "\n").encode())
+def read_demo(scale: str, seed: int) -> Study:
+    """The demo's study at one of its scales, with one seed."""
+    return read_study(STUDY, {"seeds": [seed]}, scale)
+
+
+def run_demo(study: Study, root: Path, num_workers: int, watch: Watcher) -> DemoFindings:
+    """Do what is not done yet, and compare; what is there already is used as it is."""
+    if (root / "demonstrations" / "meta").is_dir():
+        raise ConfigError(f"{root} holds a demo of version 0.1; remove it, or choose another --output_dir")
+    run_study(study, root, num_workers, watch, keeps_checkpoints=True)
+    findings = read_findings(study, root)
+    write_json(root / COMPARISON_FILE, findings.comparison.as_json())
     return findings
 
 
-def read_findings(config: DemoConfig, truths: dict[int, EpisodeTruth]) -> DemoFindings:
-    """What the finished stages hold."""
-    runs = {method.name: training_stage(config, method).output for method in METHODS}
-    index = open_index(collection_stage(config).output)
-    tasks = {episode.episode_index: episode.tasks[0] for episode in index.episodes}
-    weighing = [method for method in METHODS if method.method != "sft"]
-    judged = {method.name: judged_episodes(runs[method.name], truths, tasks) for method in weighing}
-    outcomes = [_outcome(config, method, judged.get(method.name, [])) for method in METHODS]
-    return DemoFindings(config, Comparison(tuple(outcomes), BASELINE, UPPER_BOUND), truths, judged, runs)
-
-
-def _collect(config: DemoConfig, console: Console, say: Callable[[str], None]) -> None:
-    stage, sizes = collection_stage(config), config.sizes
-
-    def work() -> None:
-        mixture = resolve_mixture(OPERATORS, ENVIRONMENT.scripted.operators, sizes.fault_fraction)
-        planned = plan_episodes(sizes.tasks, sizes.episodes_per_task, mixture, config.seed)
-        cameras = CameraConfig(ENVIRONMENT.default_cameras, sizes.camera_size)
-        recording = RecordingConfig(cameras=cameras, num_workers=config.num_workers, match_lengths=True)
-        with counting("collecting", len(planned), console) as advance:
-
-            def note(episode: RecordedEpisode) -> None:
-                advance(f", {episode.planned.task}")
-
-            record(stage.output, planned, ENVIRONMENT, recording, note)
-
-    if not stage.run(work):
-        say(f"collected before: {stage.output}")
-
-
-def _train(config: DemoConfig, truths: dict[int, EpisodeTruth], console: Console, say: Callable[[str], None]) -> None:
-    good = [number for number, truth in truths.items() if not truth.is_faulty]
-    stages = {method.name: training_stage(config, method) for method in METHODS}
-    todo = [method for method in METHODS if not stages[method.name].is_complete]
-    for method in METHODS:
-        if method not in todo:
-            say(f"trained before: {stages[method.name].output}")
-    commands = [_begin_training(stages[method.name], training_command(config, method, good)) for method in todo]
-    for command in commands:
-        say(command.command)
-    train_side_by_side(
-        commands, config.root / "logs", console, config.num_workers, lambda command: stages[command.name].finish()
+def read_findings(study: Study, root: Path) -> DemoFindings:
+    """What the finished cells hold."""
+    records = read_study_records(study, root)
+    if records.failed:
+        first = records.failed[0]
+        raise FailedDemoError(f"{first.method}: {first.reason}; everything that was printed is in {root / 'logs'}")
+    cells = {record.method: record for record in records.done}
+    (setting,) = study.settings.values()
+    dataset = dataset_job(study, root, setting, study.seeds[0]).output
+    judged = {row.name: _scored(cells[row.name]) for row in study.methods if row.weighs_itself}
+    outcomes = tuple(_outcome(row, cells[row.name], judged.get(row.name, [])) for row in study.methods)
+    return DemoFindings(
+        study=study,
+        root=root,
+        comparison=Comparison(outcomes, study.baseline, study.upper_bound),
+        dataset=dataset,
+        truths=_truths(dataset),
+        judged=judged,
+        curves={row.name: cells[row.name].curves for row in study.methods},
     )
 
 
-def _begin_training(stage: Stage, command: TrainingCommand) -> TrainingCommand:
-    """From the start, or from the checkpoint that an interrupted run of the same settings saved."""
-    if stage.is_begun and latest_checkpoint(command.run) is not None:
-        return dataclasses.replace(command, flags=("--resume=true", f"--output_dir={command.run}"))
-    stage.begin()
-    return command
-
-
-def _evaluate(config: DemoConfig, method: Method, console: Console, say: Callable[[str], None]) -> None:
-    stage, evaluation = evaluation_stage(config, method), evaluation_config(config, method)
-
-    def work() -> None:
-        total = len(evaluation.tasks) * evaluation.eval.n_episodes
-        with counting(f"evaluating {method.name}", total, console) as advance:
-
-            def note(episode: EpisodeResult) -> None:
-                advance(f", {episode.task}")
-
-            evaluate(evaluation, note)
-
-    if not stage.run(work):
-        say(f"evaluated before: {stage.output}")
-
-
-def _truths(config: DemoConfig) -> dict[int, EpisodeTruth]:
-    folder = collection_stage(config).output
-    truths = read_ground_truth(folder)
+def _truths(dataset: Path) -> dict[int, EpisodeTruth]:
+    truths = read_ground_truth(dataset)
     if truths is None:
-        raise DataError(f"{folder} has no ground truth; remove the folder and collect it again")
+        raise DataError(f"{dataset} has no ground truth; remove the folder and run again")
     return truths
 
 
-def _outcome(config: DemoConfig, method: Method, judged: list[JudgedEpisode]) -> MethodOutcome:
-    result = read_results(evaluation_stage(config, method).output / RESULTS_FILE)
-    return MethodOutcome(method.name, method.title, result, weight_auroc(judged))
+def _scored(cell: CellRecord) -> list[JudgedEpisode]:
+    """The episodes that training scored; one too short to have a chunk is never met."""
+    return [episode for episode in cell.judged if episode.score is not None and episode.weight is not None]
+
+
+def _outcome(row: MethodRow, cell: CellRecord, judged: list[JudgedEpisode]) -> MethodOutcome:
+    return MethodOutcome(row.name, row.label, cell.episodes, weight_auroc(judged))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ptr_robot.study.cells.cell import Cell
-from ptr_robot.study.cells.plan import plan_cells
+from ptr_robot.study.cells.plan import plan_cells, with_recorders
 from ptr_robot.study.cells.record import CellRecord
 from ptr_robot.study.engine.jobs import with_needed
 from ptr_robot.study.engine.json_values import write_json
@@ -44,10 +44,10 @@ def run_study(study: Study, root: Path, num_workers: int, watch: Watcher, *, kee
     with occupied(root, "study"):
         write_json(root / STUDY_FILE, dataclasses.asdict(study))
         cells = plan_cells(study, root, keeps_checkpoints=keeps_checkpoints)
-        run_jobs(with_needed(cells), num_workers, root, watch)
+        run_jobs(with_recorders(with_needed(cells), num_workers), num_workers, root, watch)
 
 
-def read_records(study: Study, root: Path) -> StudyRecords:
+def read_study_records(study: Study, root: Path) -> StudyRecords:
     """What the study's folder holds of its cells; records of other settings do not count."""
     cells: list[Cell] = plan_cells(study, root)
     records = [record for cell in cells if (record := cell.read()) is not None]

@@ -83,7 +83,7 @@ def find(records: StudyRecords) -> StudyFindings:
 def outcomes(cells: dict[int, CellRecord]) -> Outcomes:
     """Success of every episode by seed, in an order that all methods share."""
     return {
-        seed: np.array([e.is_success for e in sorted(cell.episodes, key=lambda e: (e.task, e.layout))], dtype=float)
+        seed: np.array([e.is_success for e in sorted(cell.episodes, key=lambda e: (e.task, e.seed))], dtype=float)
         for seed, cell in cells.items()
     }
 

@@ -7,23 +7,29 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ptr_robot.eval.results import RolloutResult
+from ptr_robot.eval.results import success_by_task, success_rate
 from ptr_robot.eval.success_statistics import Interval, paired_bootstrap_interval
+from ptr_robot.study.cells.record import EpisodeOutcome
 
 
 @dataclass(frozen=True)
 class MethodOutcome:
-    """One method: its rollouts, and how its weights separate marked from good episodes (NaN: it has none)."""
+    """One method: its evaluation, and how its weights separate marked from good episodes (NaN: it has none)."""
 
     name: str
     title: str
-    result: RolloutResult
+    episodes: tuple[EpisodeOutcome, ...]
     auroc: float = math.nan
 
     @property
     def success(self) -> Interval:
         """Over all tasks."""
-        return self.result.success
+        return success_rate(self.episodes)
+
+    @property
+    def success_by_task(self) -> dict[str, Interval]:
+        """Of each task."""
+        return success_by_task(self.episodes)
 
 
 @dataclass(frozen=True)
@@ -73,11 +79,11 @@ class Comparison:
                 outcome.name: {
                     "title": outcome.title,
                     "success": asdict(outcome.success),
-                    "success_by_task": {t: asdict(s) for t, s in outcome.result.success_by_task.items()},
+                    "success_by_task": {t: asdict(s) for t, s in outcome.success_by_task.items()},
                     "difference_to_baseline": asdict(self.difference(outcome.name)),
                     "gap_share": self.gap_share(outcome.name),
                     "weight_auroc": None if math.isnan(outcome.auroc) else outcome.auroc,
-                    "num_episodes": len(outcome.result.episodes),
+                    "num_episodes": len(outcome.episodes),
                 }
                 for outcome in self.outcomes
             },
@@ -119,7 +125,7 @@ def _signed(interval: Interval) -> str:
 
 
 def _outcomes(outcome: MethodOutcome) -> tuple[float, ...]:
-    return tuple(float(episode.is_success) for episode in outcome.result.episodes)
+    return tuple(float(episode.is_success) for episode in outcome.episodes)
 
 
 @functools.lru_cache(maxsize=64)

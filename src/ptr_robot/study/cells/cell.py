@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
-import shutil
 import time
 from dataclasses import dataclass
 from operator import attrgetter
@@ -15,6 +14,7 @@ from ptr_robot import __version__
 from ptr_robot.envs.registry import environment_type
 from ptr_robot.errors import PTRError
 from ptr_robot.files import fingerprint
+from ptr_robot.method.scoring.config import ScreeningConfig
 from ptr_robot.study.analysis.detection import auroc_by_fault, mean_weights
 from ptr_robot.study.cells.data import CellData, CellSource
 from ptr_robot.study.cells.data_jobs import robot_identity
@@ -22,8 +22,10 @@ from ptr_robot.study.cells.evaluation import evaluate_cell
 from ptr_robot.study.cells.record import FAILED, CellRecord, read_record, record_path, write_record
 from ptr_robot.study.cells.training import curves_of, non_default_settings, train_config
 from ptr_robot.study.engine.jobs import Job
+from ptr_robot.study.engine.stages import Stage
 from ptr_robot.study.spec.definition import EvaluationSettings, PolicySettings, TrainingSettings
 from ptr_robot.study.spec.method_row import MethodRow
+from ptr_robot.train.checkpoint import latest_checkpoint
 
 RUNS_FOLDER = "runs"
 WEIGHTS_FOLDER = "weights"
@@ -46,6 +48,7 @@ class Cell(Job):
     policy: PolicySettings
     training: TrainingSettings
     evaluation: EvaluationSettings
+    screening: ScreeningConfig
     camera_size: int
     keeps_checkpoints: bool = False
 
@@ -71,12 +74,12 @@ class Cell(Job):
             "seed": self.seed,
             "tasks": [source.tasks for source in self.sources],
             "camera_size": self.camera_size,
-            "method": non_default_settings(self.row, self.training),
+            "method": non_default_settings(self.row, self.training, self.screening),
             "filter": _plain(self.row.filter),
             "weighting": _plain(self.row.weighting),
             "policy": dataclasses.asdict(self.policy),
             "training": dataclasses.asdict(self.training),
-            "evaluation": dataclasses.asdict(self.evaluation),
+            "evaluation": _evaluation(self.evaluation),
         }
 
     @property
@@ -90,9 +93,15 @@ class Cell(Job):
         return fingerprint(__version__, self.settings, data)
 
     @property
+    def run_stage(self) -> Stage:
+        """Its training, which an interrupted run goes on with while the settings are the same."""
+        name = f"{RUNS_FOLDER}/{self.setting}/{self.row.name}/{self.seed}"
+        return Stage(self.root, name, {"cell": self.identity})
+
+    @property
     def run_folder(self) -> Path:
         """Where it trains."""
-        return self.root / RUNS_FOLDER / self.setting / self.row.name / str(self.seed)
+        return self.run_stage.output
 
     def read(self) -> CellRecord | None:
         """Its record, if there is one of these settings."""
@@ -110,17 +119,12 @@ class Cell(Job):
 
     def run(self) -> None:
         """Train, evaluate, record, and remove the checkpoint unless it is to be kept."""
-        from ptr_robot.train.loop import train
-
         started = time.monotonic()
-        shutil.rmtree(self.run_folder, ignore_errors=True)
         data = CellData.prepare(
             self.sources, self.row, self.root / WEIGHTS_FOLDER / self.setting / self.row.name / str(self.seed)
         )
         prepared = time.monotonic()
-        result = train(train_config(self, data))
-        if result.exit_code:
-            raise InterruptedCellError(f"{self.key}: training was stopped at step {result.steps_done}")
+        self._train(data)
         trained = time.monotonic()
         tasks = [source.tasks for source in self.sources]
         episodes = evaluate_cell(
@@ -137,7 +141,7 @@ class Cell(Job):
             curves=curves_of(self.run_folder),
         )
         if not self.keeps_checkpoints:
-            shutil.rmtree(self.run_folder)
+            self.run_stage.discard()
         seconds = {
             "prepare": prepared - started,
             "train": trained - prepared,
@@ -145,6 +149,19 @@ class Cell(Job):
             "record": time.monotonic() - evaluated,
         }
         write_record(self.root, dataclasses.replace(record, seconds=seconds))
+
+    def _train(self, data: CellData) -> None:
+        """From the start, or from the checkpoint that an interrupted run of the same settings saved."""
+        from ptr_robot.train.loop import train
+
+        stage, config = self.run_stage, train_config(self, data)
+        is_resumed = (stage.is_begun or stage.is_complete) and latest_checkpoint(stage.output) is not None
+        if not is_resumed:
+            stage.begin()
+        result = train(dataclasses.replace(config, resume=is_resumed))
+        if result.exit_code:
+            raise InterruptedCellError(f"{self.key}: training was stopped at step {result.steps_done}")
+        stage.finish()
 
     def _record(self, **results: Any) -> CellRecord:
         libraries = ("torch", "lerobot", *environment_type(self.env).libraries, "numpy")
@@ -157,6 +174,12 @@ class Cell(Job):
             versions={"ptr-robot": __version__} | {name: importlib.metadata.version(name) for name in libraries},
             **results,
         )
+
+
+def _evaluation(settings: EvaluationSettings) -> dict[str, Any]:
+    """By value; what version 0.1 did not have stands there only where it is set, so that its results are found."""
+    fields = dataclasses.asdict(settings)
+    return {name: value for name, value in fields.items() if name != "sampling_seed" or value is not None}
 
 
 def _plain(value: Any) -> dict[str, Any] | None:

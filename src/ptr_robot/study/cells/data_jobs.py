@@ -83,6 +83,7 @@ class CollectJob(StageJob):
     demonstrations: Demonstrations
     seed: int
     env: str = DEFAULT_ENVIRONMENT
+    num_recorders: int = 1  # processes; the dataset is the same for any number
 
     folder: ClassVar[str] = "demonstrations"
 
@@ -116,7 +117,7 @@ class CollectJob(StageJob):
             cameras=CameraConfig(kind.default_cameras, wanted.camera_size),
             has_images=wanted.images,
             match_lengths=wanted.match_lengths,
-            num_workers=1,
+            num_workers=self.num_recorders,
         )
         record(output, planned, kind, recording)
 

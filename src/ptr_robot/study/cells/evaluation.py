@@ -10,11 +10,11 @@ from ptr_robot.envs.base import EnvironmentType
 from ptr_robot.eval.rollouts import RolloutConfig, rollout
 from ptr_robot.eval.saved_policy import cameras_of, checkpoint_folder, load_rollout_policy
 from ptr_robot.study.cells.record import EpisodeOutcome
-from ptr_robot.study.spec.definition import LAYOUTS_PER_SEED, EvaluationSettings
+from ptr_robot.study.spec.definition import EPISODES_PER_SEED, EvaluationSettings
 from ptr_robot.train.sources import read_sources
 from ptr_robot.train.trained import pretrained_folder
 
-FIRST_LAYOUT = 1000  # layouts of seed s: from this + s * LAYOUTS_PER_SEED on
+FIRST_SEED = 1000  # of evaluation episodes of a study's seed s: from this + s * EPISODES_PER_SEED on
 ENVIRONMENTS_AT_ONCE = 25  # the policy is called once for all of them
 
 
@@ -28,7 +28,8 @@ def evaluate_cell(
 ) -> tuple[EpisodeOutcome, ...]:
     """Roll the policy out in this process alone: the other cores have cells of their own."""
     sources = read_sources(pretrained_folder(checkpoint_folder(run)))
-    first = FIRST_LAYOUT + seed * LAYOUTS_PER_SEED
+    first = FIRST_SEED + seed * EPISODES_PER_SEED
+    sampling_seed = seed if settings.sampling_seed is None else settings.sampling_seed
     outcomes: list[EpisodeOutcome] = []
     for number, tasks in enumerate(tasks_of_sources):
         config = RolloutConfig(
@@ -39,7 +40,7 @@ def evaluate_cell(
             cameras=cameras_of(str(run), sources[number], environment_type, camera_size),
         )
         result = rollout(
-            functools.partial(load_rollout_policy, str(run), seed, environment_type, number),
+            functools.partial(load_rollout_policy, str(run), sampling_seed, environment_type, number),
             environment_type,
             tasks,
             range(first, first + settings.episodes),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 from ptr_robot.study.cells.cell import Cell
 from ptr_robot.study.cells.data import CellSource
 from ptr_robot.study.cells.data_jobs import CollectJob, CorruptJob, DatasetJob, RuleJob
+from ptr_robot.study.engine.jobs import Job
 from ptr_robot.study.spec.definition import Setting, Study
 from ptr_robot.study.spec.method_row import MethodRow
 
@@ -19,6 +21,15 @@ def plan_cells(study: Study, root: Path, *, keeps_checkpoints: bool = False) -> 
         for seed in study.seeds
         for name in study.settings
         for row in study.methods
+    ]
+
+
+def with_recorders(jobs: Sequence[Job], num_workers: int) -> list[Job]:
+    """The same jobs; where fewer datasets are to be recorded than there are workers, each by several processes."""
+    count = sum(isinstance(job, CollectJob) for job in jobs)
+    num_recorders = max(1, num_workers // max(1, count))
+    return [
+        dataclasses.replace(job, num_recorders=num_recorders) if isinstance(job, CollectJob) else job for job in jobs
     ]
 
 
@@ -42,6 +53,7 @@ def _cell(study: Study, root: Path, name: str, row: MethodRow, seed: int, keeps_
         policy=study.policy,
         training=dataclasses.replace(study.training, steps=steps),
         evaluation=study.evaluation,
+        screening=study.screening,
         camera_size=study.demonstrations.camera_size,
         keeps_checkpoints=keeps_checkpoints,
     )

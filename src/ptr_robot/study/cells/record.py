@@ -20,7 +20,7 @@ class EpisodeOutcome:
     """One evaluation episode."""
 
     task: str
-    layout: int
+    seed: int  # of its layout
     is_success: bool
     num_steps: int
 
@@ -90,10 +90,15 @@ def read_record(path: Path) -> CellRecord | None:
     try:
         content = json.loads(path.read_text())
         del content["success"], content["success_by_task"]
-        content["episodes"] = tuple(EpisodeOutcome(**episode) for episode in content["episodes"])
+        content["episodes"] = tuple(_read_outcome(episode) for episode in content["episodes"])
         content["judged"] = tuple(
             JudgedEpisode(**{**episode, "faults": tuple(episode["faults"])}) for episode in content["judged"]
         )
         return CellRecord(**content)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path}: not the record of a cell ({error}); remove it and run again") from error
+
+
+def _read_outcome(fields: dict[str, Any]) -> EpisodeOutcome:
+    """One evaluation episode; version 0.1 called its seed ``layout``."""
+    return EpisodeOutcome(**{"seed" if name == "layout" else name: value for name, value in fields.items()})

@@ -64,10 +64,13 @@ def train_config(cell: Cell, data: CellData) -> TrainConfig:
         log_freq=training.log_freq,
         save_freq=training.steps,
         optimizer=OptimizerConfig(lr=training.lr),
+        screening=cell.screening,
     )
 
 
-def non_default_settings(row: MethodRow, training: TrainingSettings) -> dict[str, Any]:
+def non_default_settings(
+    row: MethodRow, training: TrainingSettings, screening: ScreeningConfig | None = None
+) -> dict[str, Any]:
     """What of PTR's settings differs from its defaults.
 
     A cell is known by these: what a method is called, and settings that a later version adds, do not repeat it.
@@ -75,7 +78,7 @@ def non_default_settings(row: MethodRow, training: TrainingSettings) -> dict[str
     usual = flattened(dataclasses.asdict(PTRConfig()))
     changed = {name: value for name, value in all_settings(row, training).items() if usual[name] != value}
     if row.method == "screened":
-        changed["screening"] = dataclasses.asdict(ScreeningConfig())
+        changed["screening"] = dataclasses.asdict(screening or ScreeningConfig())
         changed["screening_version"] = SCREENING_VERSION
     elif changed.get("weights.map") == "populations":
         changed["populations_version"] = POPULATIONS_VERSION

@@ -63,6 +63,12 @@ class Stage:
         self._mark(COMPLETE)
         self._marker(BEGUN).unlink(missing_ok=True)
 
+    def discard(self) -> None:
+        """Remove the output and every note of it."""
+        shutil.rmtree(self.output, ignore_errors=True)
+        for state in (BEGUN, COMPLETE):
+            self._marker(state).unlink(missing_ok=True)
+
     def run(self, work: Callable[[], object]) -> bool:
         """Do the work unless it is done already; gives whether anything was done."""
         if self.is_complete:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,20 +14,20 @@ from ptr_robot.data.lerobot.index import open_index
 from ptr_robot.study.analysis.outcome import Comparison
 from ptr_robot.study.cells.judged_episode import JudgedEpisode
 from ptr_robot.study.report.drawing import new_figure, pyplot, write_figure
-from ptr_robot.train.records import read_records
 
 GOOD_COLOUR, MARKED_COLOUR = "#2a78b5", "#d1602b"
 _BARS = ("#9aa3ab", "#7fb2d6", "#2a78b5", "#5a8f5a")
 _SMOOTHING = 0.8
+Curves = Mapping[str, Sequence[float | None]]  # what training recorded, by name
 
 
 def draw_success(comparison: Comparison, path: Path) -> None:
     """Success of each method by task and over all, with Wilson intervals."""
-    tasks = list(comparison.outcomes[0].result.success_by_task)
+    tasks = list(comparison.outcomes[0].success_by_task)
     figure, axes = new_figure(8, 3.6)
     width = 0.8 / len(comparison.outcomes)
     for number, outcome in enumerate(comparison.outcomes):
-        rates = [*(outcome.result.success_by_task[task] for task in tasks), outcome.success]
+        rates = [*(outcome.success_by_task[task] for task in tasks), outcome.success]
         centres = np.arange(len(rates)) + (number - (len(comparison.outcomes) - 1) / 2) * width
         heights = np.array([rate.estimate for rate in rates])
         whiskers = np.abs([[rate.low for rate in rates], [rate.high for rate in rates]] - heights)
@@ -69,14 +69,12 @@ def draw_scores(episodes: Sequence[JudgedEpisode], title: str, path: Path) -> No
     write_figure(figure, path)
 
 
-def draw_training(runs: dict[str, Path], titles: dict[str, str], path: Path) -> None:
+def draw_training(curves: Mapping[str, Curves], titles: dict[str, str], path: Path) -> None:
     """The action loss of every run, smoothed."""
     figure, axes = new_figure(8, 3)
-    for number, (name, run) in enumerate(runs.items()):
-        records = read_records(run)
-        losses = _smooth([record["action_loss"] for record in records])
-        steps = [record["step"] for record in records]
-        axes.plot(steps, losses, label=titles[name], color=_BARS[number % len(_BARS)], linewidth=1.6)
+    for number, (name, curve) in enumerate(curves.items()):
+        losses = _smooth([math.nan if loss is None else loss for loss in curve["action_loss"]])
+        axes.plot(curve["step"], losses, label=titles[name], color=_BARS[number % len(_BARS)], linewidth=1.6)
     axes.set(xlabel="step", ylabel="action loss", yscale="log", title="Training: the (weighted) action loss, smoothed")
     axes.legend(frameon=False, fontsize=8)
     write_figure(figure, path)

@@ -13,7 +13,6 @@ from ptr_robot.errors import require
 from ptr_robot.files import whole_file
 from ptr_robot.study.analysis.outcome import Comparison, verdict
 from ptr_robot.study.demo import DemoFindings
-from ptr_robot.study.demo_plan import collection_stage
 from ptr_robot.study.report import demo_figures as figures
 
 REPORT_FILE = "report.html"
@@ -100,14 +99,14 @@ def comparison_rows(comparison: Comparison) -> list[tuple[str, ...]]:
 
 def draw_figures(findings: DemoFindings) -> list[Figure]:
     """Every figure as a PNG file."""
-    folder, comparison = findings.config.root / FIGURES_FOLDER, findings.comparison
+    folder, comparison = findings.root / FIGURES_FOLDER, findings.comparison
     titles = {outcome.name: outcome.title for outcome in comparison.outcomes}
     drawn = [
         Figure("Success", "Success of every method on the same layouts, by task.", folder / "success.png"),
         Figure("Training", "The loss that each run minimised, weighted where it weighs.", folder / "training.png"),
     ]
     figures.draw_success(comparison, drawn[0].path)
-    figures.draw_training(findings.runs, titles, drawn[1].path)
+    figures.draw_training(findings.curves, titles, drawn[1].path)
     for name, episodes in findings.judged.items():
         weights, scores = folder / f"weights-{name}.png", folder / f"scores-{name}.png"
         figures.draw_weights(episodes, titles[name], comparison.outcome(name).auroc, weights)
@@ -115,7 +114,7 @@ def draw_figures(findings: DemoFindings) -> list[Figure]:
         drawn.append(Figure(f"Weights: {titles[name]}", "Mean training weight of good and marked episodes.", weights))
         drawn.append(Figure(f"Scores: {titles[name]}", "Mean score of each episode during training.", scores))
     examples = folder / "demonstrations.png"
-    figures.draw_demonstrations(collection_stage(findings.config).output, findings.truths, examples)
+    figures.draw_demonstrations(findings.dataset, findings.truths, examples)
     drawn.append(Figure("Good and bad", "Six moments of a good episode and of faulty ones.", examples))
     return drawn
 
@@ -133,7 +132,7 @@ def write_report(findings: DemoFindings) -> Path:
         figures=draw_figures(findings),
         operators=operator_rows(findings),
     )
-    path = findings.config.root / REPORT_FILE
+    path = findings.root / REPORT_FILE
     with whole_file(path) as file:
         file.write(page.encode())
     return path
@@ -141,13 +140,16 @@ def write_report(findings: DemoFindings) -> Path:
 
 def introduction(findings: DemoFindings) -> str:
     """What was compared, with its numbers."""
-    sizes, truths = findings.config.sizes, findings.truths
+    study, truths = findings.study, findings.truths
+    (setting,) = study.settings.values()
+    tasks = ", ".join(study.tasks_of(setting))
     num_faulty = sum(truth.is_faulty for truth in truths.values())
-    num_episodes = len(findings.comparison.outcomes[0].result.episodes)
+    num_episodes = len(findings.comparison.outcomes[0].episodes)
+    num_chunks = study.training.batch_size * study.policy.num_chunks
     return (
-        f"{len(truths)} scripted demonstrations of {', '.join(sizes.tasks)}, {num_faulty} of them marked faulty. Every "
-        f"method starts from the same weights (seed {findings.config.seed}) and takes {sizes.steps} steps of "
-        f"{sizes.batch_size * sizes.num_chunks} chunks; every policy is given {sizes.image_size}-pixel images, the "
+        f"{len(truths)} scripted demonstrations of {tasks}, {num_faulty} of them marked faulty. Every "
+        f"method starts from the same weights (seed {study.seeds[0]}) and takes {study.training.steps} steps of "
+        f"{num_chunks} chunks; every policy is given {study.policy.image_size}-pixel images, the "
         f"simulator's state and the instruction, and PTR takes consequences from the images. Success is over the same "
         f"{num_episodes} layouts for each method. The marks are used for the upper bound and for the AUROC, never by "
         "PTR."

@@ -14,12 +14,13 @@ from ptr_robot.envs.registry import DEFAULT as DEFAULT_ENVIRONMENT
 from ptr_robot.envs.registry import environment_type
 from ptr_robot.errors import ConfigError, did_you_mean
 from ptr_robot.eval.rollouts import check_max_steps
+from ptr_robot.method.scoring.config import ScreeningConfig
 from ptr_robot.policy.vla.presets import PRESETS as POLICY_PRESETS
 from ptr_robot.study.spec.method_row import MethodRow
 from ptr_robot.study.spec.names import check_name
 from ptr_robot.train.config import MAX_SEED
 
-LAYOUTS_PER_SEED = 1000  # evaluation layouts that belong to one seed of a study
+EPISODES_PER_SEED = 1000  # seeds of evaluation episodes that belong to one seed of a study
 
 
 @dataclass(frozen=True)
@@ -136,12 +137,16 @@ class EvaluationSettings:
     max_steps: int | None = 300
     # Actions of a chunk that are executed before the policy looks again.
     n_action_steps: int = 8
+    # Of the policy's noise; unset: the study's seed.
+    sampling_seed: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("episodes", "n_action_steps"):
             _at_least(f"evaluation.{name}", getattr(self, name), 1)
-        if self.episodes > LAYOUTS_PER_SEED:
-            raise ConfigError(f"evaluation.episodes is {self.episodes}; a seed has {LAYOUTS_PER_SEED} layouts")
+        if self.episodes > EPISODES_PER_SEED:
+            raise ConfigError(f"evaluation.episodes is {self.episodes}; a seed has {EPISODES_PER_SEED} layouts")
+        if self.sampling_seed is not None:
+            _at_least("evaluation.sampling_seed", self.sampling_seed, 0)
 
 
 @dataclass(frozen=True)
@@ -160,6 +165,8 @@ class Study:
     policy: PolicySettings = field(default_factory=PolicySettings)
     training: TrainingSettings = field(default_factory=TrainingSettings)
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
+    # Of rows that screen.
+    screening: ScreeningConfig = field(default_factory=ScreeningConfig)
     # The method that differences are taken to, and the one that a perfect choice of episodes would reach.
     baseline: str = "sft"
     upper_bound: str = "clean"

@@ -16,6 +16,7 @@ from ptr_robot.study.spec.definition import Study
 from ptr_robot.study.spec.methods import REGISTRY
 from ptr_robot.train.config_file import merged
 
+FULL_SCALE = "full"
 BUILT_IN = Path(__file__).parents[1] / "studies"
 
 
@@ -24,15 +25,16 @@ def built_in_studies() -> dict[str, Path]:
     return {file.stem: file for file in sorted(BUILT_IN.glob("*.yaml"))}
 
 
-def read_study(source: str, overrides: Mapping[str, Any] | None = None) -> Study:
+def read_study(source: str, overrides: Mapping[str, Any] | None = None, scale: str | None = None) -> Study:
     """The study of that name or file, with ``overrides`` (nested as the file is) in place of its values.
 
     ``settings`` and ``methods`` among the overrides are lists of names: those of the file's that are to be run, and
-    methods of the registry that the file does not have.
+    methods of the registry that the file does not have. ``scale`` is one of the file's own sets of overrides, under
+    ``scales``; the file without one is its ``full`` scale.
     """
     path = _find(source)
     place = source if path.parent == BUILT_IN else str(path)  # what complaints begin with
-    content = _read(path)
+    content = _scaled(_read(path), scale, place)
     changes = dict(overrides or {})
     chosen = changes.pop("settings", None)
     if "methods" in changes:
@@ -67,6 +69,18 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ConfigError(f"{path}: must hold a study as name: value")
     return content
+
+
+def _scaled(content: dict[str, Any], scale: str | None, place: str) -> dict[str, Any]:
+    """The file's values with those of one of its scales in their place."""
+    scales = content.pop("scales", None) or {}
+    if not isinstance(scales, dict) or not all(isinstance(changes, dict) for changes in scales.values()):
+        raise ConfigError(f"{place}: scales must map names to values as the study has them")
+    if scale in (None, FULL_SCALE):
+        return content
+    if scale not in scales:
+        raise ConfigError(f"{place} has no scale {scale!r}; {did_you_mean(str(scale), [FULL_SCALE, *scales])}")
+    return merged(content, scales[scale])
 
 
 def _decode(place: str, content: dict[str, Any]) -> Study:

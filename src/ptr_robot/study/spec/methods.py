@@ -22,7 +22,7 @@ _CONTROLS = (
 _PRESETS = tuple(
     MethodRow(name, f"PTR ({name})", name) for name in PTR_PRESETS if name not in {row.name for row in _CONTROLS}
 )
-_SCREENED = (MethodRow("screened", "PTR (screened)", "screened"),)
+_SCREENED = (MethodRow("screened", "SFT, screened", "screened"),)
 _FILTERS = tuple(
     MethodRow(f"filter-{rule}", f"better half by {title}", filter=EpisodeFilter(rule))
     for rule, title in _TITLES.items()

@@ -24,7 +24,7 @@ from ptr_robot.data.segments.source import UnifiedMap
 from ptr_robot.envs.registry import environment_type
 from ptr_robot.eval.interface import RolloutEpisode, RolloutObservation
 from ptr_robot.eval.rollouts import RolloutConfig, rollout
-from ptr_robot.eval.saved_policy import SavedPolicy
+from ptr_robot.eval.saved_policy import CheckpointPolicy
 from ptr_robot.method.ptr.belief import BeliefTokenizer
 from ptr_robot.method.ptr.config import BeliefConfig
 from ptr_robot.policy.deployed import DeployedPolicy
@@ -39,7 +39,7 @@ EPISODES, MAX_STEPS, EXECUTED = 8, 96, 8
 class TimedPolicy:
     """A policy that counts the processor's time in ``act``, asked for all episodes at once or one by one."""
 
-    def __init__(self, policy: SavedPolicy, *, at_once: bool) -> None:
+    def __init__(self, policy: CheckpointPolicy, *, at_once: bool) -> None:
         self._policy = policy
         self._at_once = at_once
         self.seconds = 0.0
@@ -57,7 +57,7 @@ class TimedPolicy:
         return chunks
 
 
-def make_policy() -> SavedPolicy:
+def make_policy() -> CheckpointPolicy:
     """The policy with its initial weights: what it costs does not depend on what it has learnt."""
     robot = load_robot("metaworld")
     source = SourceRecord(
@@ -74,7 +74,7 @@ def make_policy() -> SavedPolicy:
     policy = build_policy(preset("tiny-state"), seed=0)
     sizes = policy.sizes
     belief = BeliefTokenizer(BeliefConfig(), state_dim=sizes.action_state_dim, action_dim=sizes.action_dim)
-    return SavedPolicy(DeployedPolicy(policy, belief, source), "observation.state", {}, seed=0)
+    return CheckpointPolicy(DeployedPolicy(policy, belief, source), "observation.state", {}, seed=0)
 
 
 def _identity(slots: SlotMap) -> UnifiedMap:
@@ -82,7 +82,7 @@ def _identity(slots: SlotMap) -> UnifiedMap:
     return UnifiedMap(slots, Normaliser(zeros, ones, np.zeros(slots.size, dtype=bool)))
 
 
-def measure(policy: SavedPolicy, *, at_once: bool) -> tuple[float, float, int]:
+def measure(policy: CheckpointPolicy, *, at_once: bool) -> tuple[float, float, int]:
     """Processor seconds of a rollout, milliseconds of the policy for a chunk, and steps taken."""
     config = RolloutConfig(execute_steps=EXECUTED, max_steps=MAX_STEPS, batch_size=EPISODES, num_processes=1)
     timed = TimedPolicy(policy, at_once=at_once)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ptr_robot.envs.base import CameraConfig
-from ptr_robot.envs.collection import PlannedEpisode, plan_episodes, resolve_mixture
+from ptr_robot.envs.collection import PlannedDemonstration, plan_episodes, resolve_mixture
 from ptr_robot.envs.metaworld.environment import MetaWorldEnvironment
 from ptr_robot.envs.metaworld.environment_type import MetaWorld
 from ptr_robot.envs.operators import OPERATORS
@@ -29,14 +29,14 @@ def pick_place() -> MetaWorldEnvironment:
 
 
 @pytest.fixture(scope="session")
-def plan() -> tuple[PlannedEpisode, ...]:
+def plan() -> tuple[PlannedDemonstration, ...]:
     mixture = resolve_mixture({"brisk": 1, "jittery": 1, "fumbling": 1}, OPERATORS, None)
     return plan_episodes(["reach-v3"], 3, mixture, seed=5)
 
 
 @pytest.fixture(scope="session")
 def recorded(
-    plan: tuple[PlannedEpisode, ...], tmp_path_factory: pytest.TempPathFactory
+    plan: tuple[PlannedDemonstration, ...], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, list[RecordedEpisode]]:
     """A dataset with images, simulated by two processes."""
     root = tmp_path_factory.mktemp("sim") / "images"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import re
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -82,7 +84,7 @@ class Walker:
         self.episode = episode
 
     def act(self, observations):
-        Walker.seen += [(self.episode, float(o.states["observation.state"][1])) for o in observations]
+        Walker.seen += [(self.episode, float(o.states["observation.state"][-1])) for o in observations]
         return np.full((len(observations), 1, 1), 0.1)
 
 
@@ -158,3 +160,15 @@ def test_limits_are_the_environments(line, max_steps, taken):
 def test_what_has_no_operators_says_so():
     with pytest.raises(ConfigError, match="the line has no scripted operators"):
         _ = LineType().scripted
+
+
+def test_the_code_of_the_guide_runs(monkeypatch):
+    monkeypatch.setattr(registry, "_REGISTERED", {})
+    guide = Path(__file__).parents[2] / "docs" / "add_an_environment.md"
+    (code,) = re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL)
+    exec(code, {"__name__": "guide"})
+    kind = environment_type("line")
+    result = rollout(Walker, kind, kind.default_tasks, range(3), RolloutConfig(execute_steps=1, num_processes=1))
+    assert [(e.seed, e.is_success, e.initial_state) for e in result.episodes] == [(s, False, None) for s in range(3)]
+    with pytest.raises(ConfigError, match="did you mean 'right'"):
+        kind.resolve_tasks(["rigt"])

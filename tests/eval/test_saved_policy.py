@@ -15,7 +15,7 @@ from ptr_robot.errors import ConfigError
 from ptr_robot.eval.evaluation import EvaluationConfig, PolicyFlags
 from ptr_robot.eval.interface import RolloutEpisode, RolloutObservation
 from ptr_robot.eval.saved_policy import (
-    SavedPolicy,
+    CheckpointPolicy,
     cameras_by_key,
     cameras_of,
     checkpoint_folder,
@@ -30,7 +30,7 @@ from tests.envs.conftest import METAWORLD, SMALL_CAMERA
 EPISODES = [RolloutEpisode("reach-v3", 3), RolloutEpisode("reach-v3", 4)]
 
 
-def two_chunks(policy: SavedPolicy) -> list[np.ndarray]:
+def two_chunks(policy: CheckpointPolicy) -> list[np.ndarray]:
     """What the policy does in two episodes side by side, each chunk executed before the next."""
     environments = [MetaWorldEnvironment(episode.task, SMALL_CAMERA) for episode in EPISODES]
     for slot, (environment, episode) in enumerate(zip(environments, EPISODES, strict=True)):
@@ -48,7 +48,7 @@ def two_chunks(policy: SavedPolicy) -> list[np.ndarray]:
 
 def test_a_saved_policy_acts_as_it_did_before(trained, saved_run: Path) -> None:
     source = trained.sources[0]
-    unsaved = SavedPolicy(
+    unsaved = CheckpointPolicy(
         DeployedPolicy(trained.policy, trained.belief, source),
         "observation.state",
         cameras_by_key("run", source, METAWORLD),

@@ -49,7 +49,7 @@ def test_every_cell_has_a_record_that_says_how_it_came_about(root: Path) -> None
         assert {"prepare", "train", "evaluate", "record"} == set(content["seconds"])
         assert {"torch", "lerobot", "metaworld", "ptr-robot"} <= set(content["versions"])
         assert content["curves"]["step"] == [2, 4, 6]
-        layouts.add(tuple((episode["task"], episode["layout"]) for episode in content["episodes"]))
+        layouts.add(tuple((episode["task"], episode["seed"]) for episode in content["episodes"]))
     assert len(layouts) == 1  # the same for every method
 
 
@@ -158,3 +158,15 @@ def test_results_of_two_versions_of_a_library_are_pointed_out(tmp_path: Path) ->
     text = (tmp_path / "tables.md").read_text()
     assert "cells were run with mujoco 3.0, 3.1: differences between them may be the library's." in text
     assert "torch 2" not in text
+
+
+def test_records_of_version_0_1_are_read(root: Path, tmp_path: Path) -> None:
+    """Which called the seed of an evaluation episode its layout."""
+    path = record_path(root, "mixed", "sft", 0)
+    content = json.loads(path.read_text())
+    content["episodes"] = [{**e, "layout": e["seed"]} for e in content["episodes"]]
+    for episode in content["episodes"]:
+        del episode["seed"]
+    old = tmp_path / "0.json"
+    old.write_text(json.dumps(content))
+    assert read_record(old) == read_record(path)

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from ptr_robot.cli.flags import parse_flags, refuse_renamed
 from ptr_robot.envs.choice import EnvironmentChoice
-from ptr_robot.envs.collection import PlannedEpisode, plan_episodes, resolve_mixture
+from ptr_robot.envs.collection import PlannedDemonstration, plan_episodes, resolve_mixture
 from ptr_robot.envs.operators import OperatorConfig, read_operators
 from ptr_robot.envs.recording import RecordedEpisode, RecordingConfig, record
 from ptr_robot.errors import ConfigError
@@ -95,7 +95,7 @@ def summary(recorded: Sequence[RecordedEpisode]) -> Table:
 
 
 def _record_with_progress(
-    config: CollectConfig, planned: Sequence[PlannedEpisode], operators: Mapping[str, OperatorConfig]
+    config: CollectConfig, planned: Sequence[PlannedDemonstration], operators: Mapping[str, OperatorConfig]
 ) -> list[RecordedEpisode]:
     recording = RecordingConfig(
         cameras=config.env.cameras(),

@@ -21,7 +21,7 @@ _ROUNDING = 1e-9  # shares are sums of fractions: 0.6 of 40 must not come to 23.
 
 
 @dataclass(frozen=True)
-class PlannedEpisode:
+class PlannedDemonstration:
     """One episode to record."""
 
     episode_index: int
@@ -66,7 +66,7 @@ def plan_episodes(
     mixture: Mapping[str, float],
     seed: int,
     operators: Mapping[str, OperatorConfig] = OPERATORS,
-) -> tuple[PlannedEpisode, ...]:
+) -> tuple[PlannedDemonstration, ...]:
     """``episodes_per_task`` episodes of each task, whose operators have their shares to the nearest episode.
 
     The share of all faulty ones comes first, since that is what is asked for; each operator's is one within it.
@@ -75,7 +75,7 @@ def plan_episodes(
         raise ConfigError(f"episodes={episodes_per_task} must be at least 1")
     if seed < 0:
         raise ConfigError(f"seed={seed} must be 0 or more")
-    planned: list[PlannedEpisode] = []
+    planned: list[PlannedDemonstration] = []
     for task in tasks:
         # A task's episodes depend on its name, not on its place in the list or on its neighbours.
         root = np.random.SeedSequence([seed, zlib.crc32(task.encode())])
@@ -83,7 +83,7 @@ def plan_episodes(
         np.random.default_rng(root.spawn(1)[0]).shuffle(names)
         numbers = root.generate_state(2 * episodes_per_task).reshape(-1, 2).tolist()
         for name, (layout, operator) in zip(names, numbers, strict=True):
-            planned.append(PlannedEpisode(len(planned), task, name, DemonstrationSeeds(layout, operator)))
+            planned.append(PlannedDemonstration(len(planned), task, name, DemonstrationSeeds(layout, operator)))
     return tuple(planned)
 
 

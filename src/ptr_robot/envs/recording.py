@@ -15,7 +15,7 @@ from typing import Any
 
 from ptr_robot.data.ground_truth import EpisodeTruth, write_ground_truth
 from ptr_robot.envs.base import CameraConfig, Environment, EnvironmentType
-from ptr_robot.envs.collection import PlannedEpisode
+from ptr_robot.envs.collection import PlannedDemonstration
 from ptr_robot.envs.demonstration import demonstrate
 from ptr_robot.envs.operators import OperatorConfig
 from ptr_robot.envs.performance import Demonstration
@@ -71,14 +71,14 @@ class _Recording:
 class RecordedEpisode:
     """What became of a planned episode."""
 
-    planned: PlannedEpisode
+    planned: PlannedDemonstration
     num_frames: int
     truth: EpisodeTruth
 
 
 def record(
     output: Path,
-    planned: Sequence[PlannedEpisode],
+    planned: Sequence[PlannedDemonstration],
     environment_type: EnvironmentType,
     config: RecordingConfig,
     on_episode: Callable[[RecordedEpisode], None] | None = None,
@@ -136,7 +136,7 @@ def _is_of_another(process: int) -> bool:
 
 def _write(
     root: Path,
-    planned: Sequence[PlannedEpisode],
+    planned: Sequence[PlannedDemonstration],
     recording: _Recording,
     on_episode: Callable[[RecordedEpisode], None] | None,
 ) -> list[RecordedEpisode]:
@@ -165,7 +165,7 @@ def _write(
     return recorded
 
 
-def _write_collection(root: Path, planned: Sequence[PlannedEpisode], recording: _Recording) -> None:
+def _write_collection(root: Path, planned: Sequence[PlannedDemonstration], recording: _Recording) -> None:
     """What a replay needs: each episode's task, operator and seeds, and the operators' settings."""
     named = sorted({episode.operator for episode in planned})
     collection = {
@@ -211,8 +211,8 @@ def _add_episode(dataset: Any, demonstration: Demonstration, instruction: str, i
 
 
 def _simulate(
-    planned: Sequence[PlannedEpisode], recording: _Recording
-) -> Iterator[tuple[PlannedEpisode, Demonstration]]:
+    planned: Sequence[PlannedDemonstration], recording: _Recording
+) -> Iterator[tuple[PlannedDemonstration, Demonstration]]:
     """The demonstrations in their planned order, simulated by ``num_workers`` processes, a few ahead of the writer."""
     num_workers = recording.config.num_workers
     if num_workers == 1:
@@ -222,7 +222,7 @@ def _simulate(
         finally:
             _dismiss_environment()
         return
-    pending: deque[tuple[PlannedEpisode, Future[Demonstration]]] = deque()
+    pending: deque[tuple[PlannedDemonstration, Future[Demonstration]]] = deque()
     waiting = deque(planned)
     with worker_processes(num_workers) as executor:
         while waiting or pending:
@@ -233,7 +233,7 @@ def _simulate(
             yield episode, future.result()
 
 
-def _simulate_episode(episode: PlannedEpisode, recording: _Recording) -> Demonstration:
+def _simulate_episode(episode: PlannedDemonstration, recording: _Recording) -> Demonstration:
     config = recording.config
     environment = _environment(recording.environment_type, episode.task, config.cameras)
     workplace = Workplace.of(recording.environment_type, environment)

@@ -19,7 +19,7 @@ from ptr_robot.train.trained import load_trained, pretrained_folder
 LAST_CHECKPOINT = Path("checkpoints") / "last"
 
 
-class SavedPolicy:
+class CheckpointPolicy:
     """What ``rollout`` asks of a policy, answered by a deployed one.
 
     The cameras and the state are those of training: the policy's own record says which views it looks through, and
@@ -54,7 +54,7 @@ def load_rollout_policy(
     number: int | None = None,
     device: str = "cpu",
     camera_names: Sequence[str] | None = None,
-) -> SavedPolicy:
+) -> CheckpointPolicy:
     """The policy at ``path`` with the maps of one of its sources, the first that can be fed unless named.
 
     A partial of this function is what ``rollout`` calls in each of its processes.
@@ -67,7 +67,7 @@ def load_rollout_policy(
     state_key = state_key_of(source, environment_type)
     if state_key is None:
         raise ConfigError(f"{path}: {environment_type.title} has no state like the one of source {number}")
-    return SavedPolicy(deployed, state_key, cameras, seed)
+    return CheckpointPolicy(deployed, state_key, cameras, seed)
 
 
 def checkpoint_folder(path: Path) -> Path:

@@ -14,6 +14,7 @@ from ptr_robot.study.cells.cell import Cell
 from ptr_robot.study.engine.job_workers import JobResult
 from ptr_robot.study.engine.jobs import Job
 from ptr_robot.study.engine.runner import RunState
+from ptr_robot.train.records import read_records
 from ptr_robot.train.step_progress import duration
 
 
@@ -52,7 +53,7 @@ class StudyProgress:
                 self._seconds[type(result.job)].append(result.seconds)
             line = f"[{state.num_done}/{state.num_jobs}] {describe(result)}{self._left(state)}"
             self._console.print(escape(line), soft_wrap=True, highlight=False)
-        text = f"{self._rate(state)}{self._left(state)}"
+        text = f"{self._rate(state)}{self._left(state)}{_under_way(state) if self._console.is_terminal else ''}"
         self._bar.update(self._task, completed=state.num_done, total=state.num_jobs, text=text)
 
     def _rate(self, state: RunState) -> str:
@@ -68,6 +69,16 @@ class StudyProgress:
         # A job under way is half done, on average.
         work = sum(means[type(job)] * (0.5 if job in state.running else 1.0) for job in jobs)
         return f"; {duration(work / self._num_workers)} left"
+
+
+def _under_way(state: RunState) -> str:
+    """How far each training is, by its last record."""
+    steps = []
+    for job in state.running:
+        records = read_records(job.run_folder) if isinstance(job, Cell) else []
+        if records and isinstance(job, Cell):
+            steps.append(f"{job.row.name} {int(records[-1]['step'])}/{job.training.steps}")
+    return f"; {', '.join(steps)}" if steps else ""
 
 
 def describe(result: JobResult) -> str:

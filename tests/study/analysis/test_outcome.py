@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ptr_robot.eval.results import EpisodeResult, RolloutResult
 from ptr_robot.study.analysis.detection import auroc, weight_auroc
 from ptr_robot.study.analysis.outcome import Comparison, MethodOutcome, verdict
 from ptr_robot.study.cells.judged_episode import JudgedEpisode
+from ptr_robot.study.cells.record import EpisodeOutcome
 
 
 def outcome(name: str, num_successes: int, num_episodes: int = 40, area: float = math.nan) -> MethodOutcome:
-    episodes = [EpisodeResult("reach-v3", seed, seed < num_successes, 10, 1) for seed in range(num_episodes)]
-    return MethodOutcome(name, name.upper(), RolloutResult(tuple(episodes)), area)
+    episodes = [EpisodeOutcome("reach-v3", seed, seed < num_successes, 10) for seed in range(num_episodes)]
+    return MethodOutcome(name, name.upper(), tuple(episodes), area)
 
 
 def compare(sft: int, ptr: int, clean: int) -> Comparison:

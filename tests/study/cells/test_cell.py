@@ -123,7 +123,7 @@ def test_what_screening_left_out_was_not_trained_on(cells: dict[str, Cell], tmp_
 def test_every_task_and_seed_has_its_own_maps_and_layouts(pooled: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
-    def watched(load, tasks, seeds, config):
+    def watched(load, environment_type, tasks, seeds, config):
         policy = load()
         seen.append((tuple(tasks), set(policy._deployed._robot.action_map.slots.mask.nonzero()[0]), set(seeds)))
         return RolloutResult(())
@@ -131,7 +131,7 @@ def test_every_task_and_seed_has_its_own_maps_and_layouts(pooled: Cell, monkeypa
     monkeypatch.setattr("ptr_robot.study.cells.evaluation.rollout", watched)
     tasks = [source.tasks for source in pooled.sources]
     for seed in (0, 1):
-        evaluate_cell(pooled.run_folder, tasks, EvaluationSettings(episodes=1000), seed, 96)
+        evaluate_cell(pooled.run_folder, METAWORLD, tasks, EvaluationSettings(episodes=1000), seed, 96)
     slots = [set(source.action_map.slots.mask.nonzero()[0]) for source in read_sources(_pretrained(pooled))]
     assert [(names, used) for names, used, _ in seen[:2]] == [(("reach-v3",), slots[0]), (("push-v3",), slots[1])]
     assert not seen[0][2] & seen[2][2]

@@ -202,3 +202,21 @@ def test_every_control_is_a_row() -> None:
     wanted |= {f"{kind}-{rule}" for kind in ("filter", "weight") for rule in ("action-error", "knn", "length", "jerk")}
     assert wanted <= set(REGISTRY)
     assert all(name == row.name for name, row in REGISTRY.items())
+
+
+def test_a_scale_stands_in_place_of_the_files_values() -> None:
+    full, smoke = read_study("demo"), read_study("demo", scale="smoke")
+    assert read_study("demo", scale="full") == full
+    assert (smoke.training.steps, smoke.screening.steps) == (6, 8)
+    assert (smoke.policy, smoke.methods) == (full.policy, full.methods)
+    assert read_study("demo", {"training": {"steps": 4}}, "smoke").training.steps == 4
+    with pytest.raises(ConfigError, match="demo has no scale 'smok'; did you mean 'smoke'"):
+        read_study("demo", scale="smok")
+    with pytest.raises(ConfigError, match="headline has no scale 'smoke'"):
+        read_study("headline", scale="smoke")
+
+
+def test_a_study_names_its_environment() -> None:
+    assert read_study("headline").environment_type.title == "Meta-World"
+    with pytest.raises(ConfigError, match="no environment 'metawurld'; did you mean 'metaworld'"):
+        read_study("headline", {"env": "metawurld"})

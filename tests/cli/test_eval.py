@@ -84,6 +84,7 @@ def test_the_table_names_tasks_and_intervals(saved_run: Path, tmp_path: Path, ca
         (["--policy.path="], "--policy.path is empty; give it a value"),
         (["--policy.path=nowhere"], "nowhere: there is no such folder"),
         (["--env.task=raech-v3"], "did you mean 'reach-v3'"),
+        (["--env.type=metawrld"], "did you mean 'metaworld'"),
         (["--eval.n_episodes=0"], "at least 1"),
         (["--videos=9"], "0 to eval.n_episodes"),
         (["--env.camera=corner9"], "there is no camera"),
@@ -92,7 +93,7 @@ def test_the_table_names_tasks_and_intervals(saved_run: Path, tmp_path: Path, ca
         (["--eval.n_action_steps=0"], "eval.n_action_steps is 0; it must be at least 1"),
         (["--eval.n_action_steps=17"], "eval.n_action_steps is 17 and the policy predicts 4 actions at a time"),
         (["--policy.device=gpu"], "policy.device is 'gpu'; it must be cpu or cuda"),
-        (["--env.task=,"], "env.task names no task; for example --env.task=reach,push"),
+        (["--env.task=,"], "env.task names no task; for example --env.task=reach-v3"),
         (["--output_dir=/proc/nowhere"], "/proc/nowhere cannot be made .*; choose another --output_dir"),
     ],
 )

@@ -86,7 +86,7 @@ class CellData:
 
     def num_training_episodes(self, judged: Sequence[JudgedEpisode], row: MethodRow) -> int:
         """Episodes that count at all, of all sources; screening decides after the data was prepared."""
-        if row.method == "screened":
+        if row.screens:
             return sum(episode.weight is None or episode.weight > 0 for episode in judged)
         return sum(source.num_training_episodes for source in self.sources)
 

@@ -64,7 +64,7 @@ def train_config(cell: Cell, data: CellData) -> TrainConfig:
         log_freq=training.log_freq,
         save_freq=training.steps,
         optimizer=OptimizerConfig(lr=training.lr),
-        screening=cell.screening,
+        screening=cell.screening if cell.row.screens else ScreeningConfig(),
     )
 
 
@@ -77,7 +77,7 @@ def non_default_settings(
     """
     usual = flattened(dataclasses.asdict(PTRConfig()))
     changed = {name: value for name, value in all_settings(row, training).items() if usual[name] != value}
-    if row.method == "screened":
+    if row.screens:
         changed["screening"] = dataclasses.asdict(screening or ScreeningConfig())
         changed["screening_version"] = SCREENING_VERSION
     elif changed.get("weights.map") == "populations":

@@ -93,9 +93,14 @@ class MethodRow:
         return tuple(dict.fromkeys(judge for judge in judges if judge != TRUTH))
 
     @property
+    def screens(self) -> bool:
+        """Whether training leaves episodes out by itself, before its first step."""
+        return self.method == "screened"
+
+    @property
     def weighs_itself(self) -> bool:
         """Whether the run finds scores and weights of its own, in training or before it."""
-        return self.method == "screened" or self.ptr_config(steps=1, log_freq=1).scorer.enabled
+        return self.screens or self.ptr_config(steps=1, log_freq=1).scorer.enabled
 
     def ptr_config(self, *, steps: int, log_freq: int) -> PTRConfig:
         """The method's settings for a run of that length, with the row's changes."""

@@ -47,7 +47,7 @@ class Operator:
         self._noise = _NOISE_MEMORY * self._noise + np.sqrt(1.0 - _NOISE_MEMORY**2) * fresh
         tremor = self._hand.normal(0.0, self._tremor_scale, size=3)
         if frame in self._rest_frames:
-            return _standing(tremor, last_action)
+            return _pausing(tremor, last_action)
         bowed = hand - self._bow * np.exp(-frame / _BOW_FRAMES)
         action: npt.NDArray[np.float64] = np.clip(self._expert.act(bowed), -1.0, 1.0).astype(np.float64)
         is_near = self._expert.is_near_object(hand)
@@ -71,7 +71,7 @@ def _spread_pauses(num_frames: int, num_pause_frames: int, generator: np.random.
     return {int(start + frame) for start, length in zip(starts, lengths, strict=True) for frame in range(length)}
 
 
-def _standing(tremor: Vector, last_action: Action) -> npt.NDArray[np.float64]:  # (Da,)
+def _pausing(tremor: Vector, last_action: Action) -> npt.NDArray[np.float64]:  # (Da,)
     """An action that trembles in its place, with the gripper as it was."""
     action = np.zeros(len(last_action))
     action[:3], action[-1] = tremor, last_action[-1]

@@ -120,10 +120,10 @@ def _prepare(source: CellSource, row: MethodRow, weights_file: Path) -> Prepared
     if weights is not None:
         with whole_file(weights_file) as file:
             file.write((json.dumps(weights) + "\n").encode())
-    scores = _standings(next(iter(suspicions.values()), []))
+    scores = _scores(next(iter(suspicions.values()), []))
     return PreparedSource(source, truths, tasks, scores, kept, weights, weights_file if weights else None)
 
 
-def _standings(suspicions: list[Suspicion]) -> dict[int, float]:
+def _scores(suspicions: list[Suspicion]) -> dict[int, float]:
     """Scores are better the higher they are, suspicions worse; an episode without one has no score."""
     return {s.episode_index: -s.value for s in suspicions if not math.isnan(s.value)}

@@ -40,7 +40,7 @@ def kept_episodes(
 def episode_weights(
     choice: EpisodeWeighting, suspicions: Sequence[Suspicion], truths: Mapping[int, EpisodeTruth]
 ) -> dict[int, float]:
-    """``clip(exp(z / beta))`` with z the standardised good standing within the task; the two bounds for the truth.
+    """``clip(exp(z / beta))`` with z the negated z-score of the suspicion within the task; by the truth, the bounds.
 
     An episode that the rule cannot judge (NaN: shorter than a chunk) weighs one.
     """
@@ -51,9 +51,9 @@ def episode_weights(
         values = np.array([suspicion.value for suspicion in group])
         judged = values[~np.isnan(values)]
         deviation = float(judged.std()) if len(judged) else 0.0
-        standings = (judged.mean() - values) / deviation if deviation > 0 else np.zeros(len(values))
-        standings = np.nan_to_num(standings, nan=0.0)
-        clipped = np.clip(np.exp(standings / choice.beta), choice.w_min, choice.w_max)
+        z_scores = (judged.mean() - values) / deviation if deviation > 0 else np.zeros(len(values))
+        z_scores = np.nan_to_num(z_scores, nan=0.0)
+        clipped = np.clip(np.exp(z_scores / choice.beta), choice.w_min, choice.w_max)
         weights |= {s.episode_index: float(weight) for s, weight in zip(group, clipped, strict=True)}
     return weights
 

@@ -79,7 +79,7 @@ def record_path(root: Path, setting: str, method: str, seed: int) -> Path:
 
 
 def write_record(root: Path, record: CellRecord) -> None:
-    """Whole or not at all."""
+    """Write the record atomically."""
     write_json(record_path(root, record.setting, record.method, record.seed), record.as_json())
 
 

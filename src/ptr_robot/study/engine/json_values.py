@@ -22,6 +22,6 @@ def json_values(value: Any) -> Any:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Whole or not at all."""
+    """Write the file atomically."""
     with whole_file(path) as file:
         file.write((json.dumps(json_values(value), indent=1, allow_nan=False) + "\n").encode())

@@ -20,7 +20,7 @@ FIGURES_FOLDER = "figures"
 COLUMNS = ("method", "success", "against SFT", "gap share", "AUROC")
 LEGEND = (
     "In brackets: 95% intervals, Wilson's for success and a bootstrap over equal layouts for differences. Gap share: "
-    "how much of the way from SFT to the clean part alone a method goes. AUROC: how surely its weights put a good "
+    "how much of the way from SFT to the clean part alone a method goes. AUROC: how often its weights put a good "
     "episode above a marked one of the same task; 0.50 is chance."
 )
 

@@ -1,4 +1,4 @@
-"""Figures without a display: made, and written whole or not at all."""
+"""Figures without a display: made, and written atomically."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from ptr_robot.study.cells.record import CellRecord
 from ptr_robot.study.report.drawing import new_figure, pyplot, write_figure
 
 _BETTER, _WORSE, _UNSURE = "#2a78b5", "#d1602b", "#8a939b"
-_LEGEND = "blue: surely above zero, orange: surely below, grey: neither; hollow: knows what is faulty"
+_LEGEND = "blue: significantly above zero, orange: significantly below, grey: neither; hollow: knows what is faulty"
 _TITLE_COLUMNS = 75
 _PANELS: tuple[tuple[str, str], ...] = (
     ("accuracy", "posterior accuracy"),

@@ -1,175 +1,214 @@
-"""How well episodes are told apart without labels: screening against what a user would try instead.
+"""How well faulty episodes are found without labels: every registered scorer in one table, in one run.
 
-    ptr study headline
-    python benchmarks/detection.py outputs/study/headline
+    ptr collect sets/executed --images=false --operators='{steady: 2, brisk: 2, jittery: 1, hesitant: 1, wandering: 1}'
+    ptr collect sets/clean --images=false --operators='{steady: 1, brisk: 1, careful: 1}'
+    python benchmarks/detection.py sets/executed sets/clean
+    python benchmarks/detection.py --scale          # seconds and memory of 300 to 10,000 made episodes
 
-Reads the demonstrations that a study has recorded, or what `ptr collect` wrote into FOLDER/demonstrations. Those of
-faulty operators are judged as they are; those of clean ones get the paper's corruptions first. Prints, by fault, the
-chance that a good episode is ranked above a faulty one of the same task (AUROC), pooled over pairs of all datasets; the
-share of faulty episodes before and after screening; and the share of right instructions before and after. Nothing
-here trains a policy.
+A dataset whose ground truth names faulty operators is judged as it is. One without faults gets the paper's corruptions
+first, and faults injected into a third of its episodes; it is also judged as it is, to see how many good ones are lost.
+The first table has, by fault, the chance that a good episode is ranked above a faulty one of the same task (AUROC),
+pooled over pairs of all datasets; the second what `ptr score` drops. Nothing here trains a policy.
 """
 
 from __future__ import annotations
 
 import argparse
+import resource
 import tempfile
 import time
 from collections import defaultdict
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import torch
+import numpy as np
 
-from ptr_robot.data.config import DataConfig, SourceConfig
 from ptr_robot.data.corruptions import corrupt_dataset
 from ptr_robot.data.ground_truth import read_ground_truth
-from ptr_robot.data.segments.dataset import SegmentDataset
-from ptr_robot.envs.demonstration import NOT_COMPLETED
-from ptr_robot.envs.registry import DEFAULT, environment_type
-from ptr_robot.method.scoring.screen import SCREENING_CHANNELS, ScreeningConfig
-from ptr_robot.scorers import EpisodeSet, get_scorer, scorer_names
-from ptr_robot.scorers.tracks import read_tracks
-from ptr_robot.study.analysis.detection import auroc
-from ptr_robot.study.cells.data_jobs import source_fields
+from ptr_robot.data.lerobot.index import open_index
+from ptr_robot.method.scoring.injections import INJECTORS
+from ptr_robot.method.scoring.quality import QualityConfig, assess
+from ptr_robot.method.scoring.recordings import Recording, Recordings
+from ptr_robot.method.scoring.verdicts import DROP, decide
+from ptr_robot.scorers import EpisodeSet, Track, get_scorer, scorer_names
+from ptr_robot.scorers.recordings import read_recordings, state_keys_of
 from ptr_robot.study.spec.definition import CorruptionSettings
-from ptr_robot.train.build import sample_facts
-from ptr_robot.train.screening import screen_dataset
 
-LENGTH = 16
+CHUNK_LENGTH = 16
+NOT_COMPLETED = "not_completed"
 CORRUPTIONS = {
-    "wrong instruction, 40%": CorruptionSettings("ln", fraction=0.4),
-    "noise on actions σ=.5, 30%": CorruptionSettings("ani", fraction=0.3, sigma=0.5),
-    "noise on actions σ=.1, 30%": CorruptionSettings("ani", fraction=0.3, sigma=0.1),
-    "truncated, 25%": CorruptionSettings("tt", fraction=0.25),
+    "noise σ=.1": CorruptionSettings("ani", fraction=0.3, sigma=0.1),
+    "truncated": CorruptionSettings("tt", fraction=0.25),
+    "wrong instruction": CorruptionSettings("ln", fraction=0.2),
 }
+SIZES = (300, 1000, 3000, 10_000)
+
+
+@dataclass
+class Table:
+    """Pairs of a good and a faulty episode by fault and scorer; and what ``ptr score`` drops."""
+
+    scorers: list[str]
+    pairs: dict[str, dict[str, list[tuple[float, int]]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(list))
+    )
+    dropped: dict[str, list[tuple[int, int, int, int]]] = field(default_factory=lambda: defaultdict(list))
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+
+    def judge(self, episodes: EpisodeSet, kinds: list[tuple[str, ...]], title: str) -> None:
+        """Ask every scorer of one dataset; ``kinds`` are the faults of each episode."""
+        is_good = np.array([not kind for kind in kinds])
+        for name in self.scorers:
+            started = time.process_time()
+            rows = get_scorer(name).score(episodes)
+            self.seconds[name] += time.process_time() - started
+            values = np.array([row.score for row in rows])
+            for kind in sorted({one for own in kinds for one in own}):
+                is_faulty = np.array([kind in own for own in kinds])
+                self.pairs[kind][name] += _pairs(values, is_good, is_faulty, [t.task for t in episodes.tracks])
+            if name == "quality":
+                out = np.array([row.weight == 0 for row in rows])
+                counts = (out & is_good).sum(), is_good.sum(), (out & ~is_good).sum(), (~is_good).sum()
+                self.dropped[title].append(tuple(int(count) for count in counts))
+        print(f"{title}: {len(kinds)} episodes, {int((~is_good).sum())} faulty", flush=True)
+
+    def print(self) -> None:
+        """One row a scorer, one column a fault."""
+        kinds = list(self.pairs)
+        print("\n| scorer | " + " | ".join(kinds) + " | CPU s |\n|---" + "|---" * (len(kinds) + 1) + "|")
+        for name in self.scorers:
+            cells = [_pooled(self.pairs[kind][name]) for kind in kinds]
+            print(f"| {get_scorer(name).title} | " + " | ".join(cells) + f" | {self.seconds[name]:.0f} |")
+        print("\n| data | good dropped | faulty dropped |\n|---|---|---|")
+        for title, rows in self.dropped.items():
+            lost, good, found, faulty = (sum(column) for column in zip(*rows, strict=True))
+            share = f"{found / faulty:.2f} of {faulty}" if faulty else "–"
+            print(f"| {title} ({len(rows)} datasets) | {lost / max(good, 1):.3f} of {good} | {share} |")
+
+
+def _pairs(values: np.ndarray, is_good: np.ndarray, is_faulty: np.ndarray, tasks: list[str]) -> list[tuple[float, int]]:
+    found = []
+    for task in sorted(set(tasks)):
+        own = np.array([one == task for one in tasks]) & np.isfinite(values)
+        good, bad = values[own & is_good], values[own & is_faulty]
+        if len(good) and len(bad):
+            above = np.sign(good[:, None] - bad[None, :]) / 2 + 0.5
+            found.append((float(above.mean()), above.size))
+    return found
+
+
+def _pooled(pairs: list[tuple[float, int]]) -> str:
+    total = sum(count for _, count in pairs)
+    return f"{sum(area * count for area, count in pairs) / total:.2f}" if total else "–"
+
+
+def read(folder: Path) -> EpisodeSet:
+    """A dataset as ``ptr score`` reads it."""
+    index = open_index(folder, skip_bad_episodes=True, camera_keys=())
+    data = read_recordings(index, state_keys_of(index), "action", CHUNK_LENGTH)
+    tracks = tuple(
+        Track(record.episode_index, data.instructions[episode.task], episode.states, episode.actions)
+        for record, episode in zip(data.records, data.recordings.episodes, strict=True)
+    )
+    return EpisodeSet(tracks, CHUNK_LENGTH, fps=index.fps)
+
+
+def known_faults(folder: Path, episodes: EpisodeSet) -> list[tuple[str, ...]]:
+    """By the ground truth; an episode whose operator has a fault is called after the operator."""
+    truths = read_ground_truth(folder) or {}
+    found = []
+    for track in episodes.tracks:
+        truth = truths.get(track.episode_index)
+        if truth is None or not truth.is_faulty:
+            found.append(())
+        else:
+            kinds = [fault.kind for fault in truth.faults if fault.kind != NOT_COMPLETED] or [NOT_COMPLETED]
+            found.append((*dict.fromkeys(kinds), "all executed") if truth.operator else tuple(dict.fromkeys(kinds)))
+    return found
+
+
+def with_injected(episodes: EpisodeSet, kind: str, seed: int) -> tuple[EpisodeSet, list[tuple[str, ...]]]:
+    """The same episodes, a third of them with a fault of this kind."""
+    injector = next(one for one in INJECTORS if one.kind == kind)
+    names = sorted({track.task for track in episodes.tracks})
+    recordings = Recordings(
+        tuple(Recording(t.states, t.actions, names.index(t.task)) for t in episodes.tracks), episodes.fps
+    )
+    generator = np.random.default_rng([seed, 3])
+    chosen = set(generator.permutation(len(episodes.tracks))[: len(episodes.tracks) // 3].tolist())
+    tracks, kinds = [], []
+    for place, track in enumerate(episodes.tracks):
+        copy = injector.inject(recordings.episodes[place], recordings, generator) if place in chosen else None
+        tracks.append(track if copy is None else replace(track, states=copy.states, actions=copy.actions))
+        kinds.append(() if copy is None else (f"injected {kind}",))
+    return replace(episodes, tracks=tuple(tracks)), kinds
+
+
+def judge_clean(table: Table, folder: Path, scratch: Path, number: int) -> None:
+    """As it is, with the paper's corruptions, and with injected faults."""
+    episodes = read(folder)
+    table.judge(episodes, [()] * len(episodes.tracks), "no fault")
+    for title, corruption in CORRUPTIONS.items():
+        if corruption.kind == "ln" and len({track.task for track in episodes.tracks}) < 2:
+            continue
+        copy = scratch / f"{number}-{corruption.kind}"
+        corrupt_dataset(folder, copy, corruption.corruptions(), seed=number, link_videos=True)
+        changed = read(copy)
+        kinds = [(title,) if kind else () for kind in known_faults(copy, changed)]
+        table.judge(changed, kinds, title)
+    for injector in INJECTORS:
+        if injector.kind not in ("action_noise", "truncation", "dead_camera"):
+            table.judge(*with_injected(episodes, injector.kind, number), f"injected {injector.kind}")
+
+
+def measure_scale() -> None:
+    """Made episodes of 100 frames, scored as ``ptr score`` does."""
+    print("| episodes | seconds | CPU seconds | peak MiB | dropped |\n|---|---|---|---|---|")
+    for size in SIZES:
+        generator = np.random.default_rng(size)
+        made = Recordings(tuple(_made(generator, number % 10) for number in range(size)), 20.0)
+        wall, processor = time.monotonic(), time.process_time()
+        quality = assess(made, QualityConfig())
+        verdicts = decide(quality, [str(task) for task in range(10)])
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        dropped = sum(verdict.verdict == DROP for verdict in verdicts)
+        seconds, cpu = time.monotonic() - wall, time.process_time() - processor
+        print(f"| {size} | {seconds:.0f} | {cpu:.0f} | {peak:.0f} | {dropped / size:.3f} |", flush=True)
+
+
+def _made(generator: np.random.Generator, task: int) -> Recording:
+    share = np.linspace(0, 1, 100)[:, None]
+    goal = np.array([np.cos(task), np.sin(task), 0.1 * task, 0, 0, 0, 0])
+    start = generator.uniform(-0.3, 0.3, 7)
+    states = start + share**2 * (3 - 2 * share) * (goal - start)
+    states += 0.003 * np.cumsum(generator.standard_normal(states.shape), axis=0)
+    actions = np.concatenate([states[2:], states[-1:], states[-1:]]) + 0.003 * generator.standard_normal(states.shape)
+    return Recording(states.astype(np.float32), actions.astype(np.float32), task)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("study", type=Path, help="a study's output folder")
-    parser.add_argument(
-        "--only", help="corrupt in this one way alone, and leave the operators' faults", choices=CORRUPTIONS
-    )
+    parser.add_argument("datasets", type=Path, nargs="*", help="folders of LeRobot datasets")
+    parser.add_argument("--scorers", nargs="+", default=list(scorer_names()), choices=scorer_names())
+    parser.add_argument("--scale", action="store_true", help="measure cost on made episodes instead")
     arguments = parser.parse_args()
-    folder, corruptions = arguments.study, CORRUPTIONS
-    if arguments.only:
-        corruptions = {arguments.only: CORRUPTIONS[arguments.only]}
-    if not (folder / "demonstrations").is_dir():
-        parser.error(f"{folder} has no folder demonstrations; give the output folder of a study")
-    datasets = sorted(path for path in (folder / "demonstrations").iterdir() if (path / "meta").is_dir())
-    has_faults = [_has_executed_faults(dataset) for dataset in datasets]
-    if not datasets or (arguments.only and all(has_faults)):
-        wanted = "dataset without faults, which --only corrupts" if arguments.only else "dataset"
-        parser.error(f"{folder / 'demonstrations'} holds no {wanted}; record one there with ptr collect")
-    table = Table()
+    if arguments.scale:
+        measure_scale()
+        return
+    if not arguments.datasets:
+        parser.error("name at least one dataset, or --scale")
+    table = Table(arguments.scorers)
     with tempfile.TemporaryDirectory() as scratch:
-        for number, (dataset, is_faulty) in enumerate(zip(datasets, has_faults, strict=True)):
-            if is_faulty:
-                if not arguments.only:
-                    table.judge(dataset, Path(scratch), "executed")
-                continue
-            for title, corruption in corruptions.items():
-                copy = Path(scratch) / f"{number}-{len(list(Path(scratch).iterdir()))}"
-                corrupt_dataset(dataset, copy, corruption.corruptions(), seed=number)
-                table.judge(copy, Path(scratch), title)
-                if corruption.kind == "ln":
-                    table.compare_instructions(copy, dataset, Path(scratch))
-            if not arguments.only:
-                table.judge(dataset, Path(scratch), "no fault")
+        for number, folder in enumerate(arguments.datasets):
+            if not (folder / "meta").is_dir():
+                parser.error(f"{folder} is no dataset; record one there with ptr collect")
+            episodes = read(folder)
+            kinds = known_faults(folder, episodes)
+            if any(kinds):
+                table.judge(episodes, kinds, "executed")
+            else:
+                judge_clean(table, folder, Path(scratch), number)
     table.print()
-
-
-def _has_executed_faults(dataset: Path) -> bool:
-    truths = read_ground_truth(dataset) or {}
-    return any(fault.kind != NOT_COMPLETED for truth in truths.values() for fault in truth.faults)
-
-
-class Table:
-    """Pairs of a good and a faulty episode by fault and judge, and the mass that faulty episodes have."""
-
-    def __init__(self) -> None:
-        self.pairs: dict[str, dict[str, list[tuple[float, int]]]] = defaultdict(lambda: defaultdict(list))
-        self.mass: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
-        self.instructions: list[tuple[float, float]] = []
-        self._found: dict[int, str] = {}  # instructions of the dataset scored last, by episode
-
-    def judge(self, folder: Path, scratch: Path, title: str) -> None:
-        """Ask every judge of one dataset."""
-        source = SourceConfig(**source_fields(folder, environment_type(DEFAULT), None))
-        config = DataConfig(sources=[source], chunk_length=LENGTH, num_chunks=1, image_size=0, cache_dir=str(scratch))
-        started = time.monotonic()
-        data = SegmentDataset(config)
-        found = screen_dataset(data, sample_facts(data, None), ScreeningConfig())
-        seconds = time.monotonic() - started
-        texts = {number: text for text, number in data.task_ids.items()}
-        found_texts = [texts[task] for task in found.instructions.tolist()]
-        self._found = dict(zip(found.episode_ids.tolist(), found_texts, strict=True))
-        tracks = read_tracks(source, config)
-        scores = {"screening": dict(zip(found.episode_ids.tolist(), found.z_scores.tolist(), strict=True))}
-        for column, channel in enumerate(SCREENING_CHANNELS):
-            values = found.scores[:, column].tolist()
-            scores[f"  {channel} alone"] = dict(zip(found.episode_ids.tolist(), values, strict=True))
-        scores["its weights"] = dict(zip(found.episode_ids.tolist(), found.weights.tolist(), strict=True))
-        for name in scorer_names():
-            if name != "screening":
-                rows = get_scorer(name).score(EpisodeSet(tuple(tracks), LENGTH))
-                scores[name] = {row.episode_index: row.score for row in rows}
-        self._add(folder, title, scores, {track.episode_index: track.task for track in tracks})
-        kept = self.mass[title][-1]
-        print(f"{title}: {len(tracks)} episodes screened in {seconds:.0f} s, {kept[0]:.2f} of them faulty, "
-              f"{kept[1]:.2f} of the kept mass; {kept[2]:.2f} of the good mass is kept", flush=True)  # fmt: skip
-
-    def compare_instructions(self, folder: Path, original: Path, scratch: Path) -> None:
-        """Of the dataset scored last, against the dataset before its instructions were made wrong."""
-        config = DataConfig(chunk_length=LENGTH, image_size=0, cache_dir=str(scratch))
-        given, true = (
-            {
-                track.episode_index: track.task
-                for track in read_tracks(SourceConfig(**source_fields(root, None)), config)
-            }
-            for root in (folder, original)
-        )
-        before = [given[number] == true[number] for number in self._found]
-        after = [self._found[number] == true[number] for number in self._found]
-        self.instructions.append((sum(before) / len(before), sum(after) / len(after)))
-
-    def _add(self, folder: Path, title: str, scores: dict[str, dict[int, float]], tasks: dict[int, str]) -> None:
-        truths = read_ground_truth(folder) or {}
-        kinds = sorted({fault.kind for truth in truths.values() for fault in truth.faults} - {NOT_COMPLETED})
-        for kind in kinds:
-            name = kind if title == "executed" else title
-            for scorer, values in scores.items():
-                for task in sorted(set(tasks.values())):
-                    own = [number for number in values if tasks[number] == task]
-                    good = [values[number] for number in own if not truths[number].is_faulty]
-                    bad = [values[n] for n in own if any(fault.kind == kind for fault in truths[n].faults)]
-                    if good and bad:
-                        self.pairs[name][scorer].append((auroc(bad, good), len(good) * len(bad)))
-        weights = scores["its weights"]
-        faulty = torch.tensor([truths[number].is_faulty for number in weights])
-        mass = torch.tensor(list(weights.values()))
-        kept_good = float(mass[~faulty].mean()) if (~faulty).any() else 0.0
-        self.mass[title].append((float(faulty.float().mean()), float(mass[faulty].sum() / mass.sum()), kept_good))
-
-    def print(self) -> None:
-        """One row a judge, one column a fault."""
-        kinds = list(self.pairs)
-        judges = list(next(iter(self.pairs.values())))
-        print("\n| judge | " + " | ".join(kinds) + " |\n|---" + "|---" * len(kinds) + "|")
-        for judge in judges:
-            cells = []
-            for kind in kinds:
-                values = self.pairs[kind][judge]
-                total = sum(count for _, count in values)
-                cells.append(f"{sum(area * count for area, count in values) / total:.2f}")
-            print(f"| {judge} | " + " | ".join(cells) + " |")
-        print("\n| data | faulty | of the kept mass | good mass kept |\n|---|---|---|---|")
-        for title, rows in self.mass.items():
-            means = [sum(row[column] for row in rows) / len(rows) for column in range(3)]
-            print(f"| {title} ({len(rows)} datasets) | " + " | ".join(f"{mean:.2f}" for mean in means) + " |")
-        if self.instructions:
-            before, after = (sum(column) / len(self.instructions) for column in zip(*self.instructions, strict=True))
-            print(f"\nright instructions: {before:.3f} of the episodes as given, {after:.3f} after screening")
 
 
 if __name__ == "__main__":

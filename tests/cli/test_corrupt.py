@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from ptr_robot.cli.main import run
@@ -12,6 +15,7 @@ from ptr_robot.data.lerobot.index import open_index
 from ptr_robot.errors import ConfigError
 
 from ..data.v21_writer import LENGTHS, TASKS, write_v21
+from ..train.datasets import record_dataset
 
 
 @pytest.fixture(scope="module")
@@ -59,3 +63,18 @@ def test_mistakes_are_named_and_nothing_is_written(dataset, tmp_path, monkeypatc
     with pytest.raises(ConfigError, match=message):
         run(["corrupt", *(str(dataset) if word == "SOURCE" else word for word in arguments)])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_combined_on_one_task_leaves_the_instructions_and_says_so(tmp_path, capsys):
+    source = record_dataset(tmp_path / "one", lengths=(20,) * 8)
+    tasks = pd.read_parquet(source / "meta/tasks.parquet")
+    tasks.iloc[:1].to_parquet(source / "meta/tasks.parquet")
+    for file in source.glob("data/*/*.parquet"):
+        table = pq.read_table(file)
+        zeros = pa.array([0] * len(table), table.schema.field("task_index").type)
+        pq.write_table(table.set_column(table.column_names.index("task_index"), "task_index", zeros), file)
+    assert run(["corrupt", str(source), f"--output_dir={tmp_path / 'out'}"]) == 0
+    assert "ln needs a second task" in capsys.readouterr().err
+    kinds = {fault.kind for truth in read_ground_truth(tmp_path / "out").values() for fault in truth.faults}
+    assert len(kinds) == 2
+    assert not any("instruction" in kind for kind in kinds)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+import torch
 
 from ptr_robot.errors import ConfigError, DataError
 from ptr_robot.method.scoring.config import ScreeningConfig
 from ptr_robot.scorers import EpisodeScore, EpisodeScorer, EpisodeSet, Track, get_scorer, register_scorer, scorer_names
 from ptr_robot.scorers import registry as registry_module
 from ptr_robot.scorers.base import SuspicionRule
+from ptr_robot.scorers.mutual_information import contributions
 
 
 def track(number: int, frames: int = 40, task: str = "a") -> Track:
@@ -87,3 +91,28 @@ def test_screening_cannot_judge_what_is_no_longer_than_a_chunk() -> None:
     scores = [row.score for row in get_scorer("screening").score(episodes)]
     assert np.isnan(scores[4])
     assert not np.isnan(scores[:4]).any()
+
+
+def test_path_efficiency_and_mutual_information_by_plain_loops() -> None:
+    one = track(5, frames=12)
+    length = sum(float(np.linalg.norm(one.states[t + 1] - one.states[t])) for t in range(11))
+    (row,) = get_scorer("path-efficiency").score(EpisodeSet((one,)))
+    assert -row.score == pytest.approx(length / float(np.linalg.norm(one.states[-1] - one.states[0])), rel=1e-5)
+    generator = np.random.default_rng(0)
+    states, actions = generator.standard_normal((30, 2)), generator.standard_normal((30, 1))
+    found = contributions(torch.from_numpy(states), torch.from_numpy(actions)).numpy()
+    for sample in range(30):
+        in_states = np.abs(states - states[sample]).max(axis=1)
+        in_actions = np.abs(actions - actions[sample]).max(axis=1)
+        radius = np.sort(np.maximum(in_states, in_actions))[5]
+        counts = [int((distances < radius).sum()) for distances in (in_states, in_actions)]
+        digamma = torch.digamma(torch.tensor([5.0, 30.0, *counts], dtype=torch.float64)).numpy()
+        assert found[sample] == pytest.approx(digamma[0] + digamma[1] - digamma[2] - digamma[3])
+
+
+def test_the_guides_example_works(empty_registry: None) -> None:
+    """docs/add_a_scorer.md, as it is written there."""
+    text = (Path(__file__).parents[2] / "docs/add_a_scorer.md").read_text()
+    exec(text.split("```python\n")[1].split("```")[0], {})  # the repository's own page
+    rows = get_scorer("last-step").score(EpisodeSet((track(1), track(2))))
+    assert [row.episode_index for row in rows] == [1, 2]

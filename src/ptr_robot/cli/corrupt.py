@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,9 +39,11 @@ def main(arguments: Sequence[str]) -> int:
         missing = "the source dataset" if not flags.source else "--output_dir"
         raise ConfigError(f"{missing} is missing: ptr corrupt SOURCE --output_dir=FOLDER --kind=combined")
     _check_read(flags)
-    from ptr_robot.data.corruptions import corrupt_dataset, paper_corruptions
+    from ptr_robot.data.corruptions import LabelNoise, corrupt_dataset, paper_corruptions
     from ptr_robot.data.lerobot.index import find_folder
+    from ptr_robot.data.lerobot.metadata import read_info, read_tasks
 
+    source = find_folder(flags.source)
     corruptions = paper_corruptions(
         flags.kind,
         fraction=flags.fraction,
@@ -49,12 +52,17 @@ def main(arguments: Sequence[str]) -> int:
         keep_from=flags.keep_from,
         keep_to=flags.keep_to,
     )
+    if flags.kind == "combined" and len(read_tasks(source, read_info(source)["codebase_version"])) < 2:
+        corruptions = tuple(one for one in corruptions if not isinstance(one, LabelNoise))
+        sys.stderr.write(
+            "one instruction in the dataset: ani and tt are done; ln needs a second task to take one from\n"
+        )
     progress_module = require("rich.progress", "lerobot")
     console = require("rich.console", "lerobot").Console(stderr=True)
     with progress_module.Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task("reading", total=None)
         result = corrupt_dataset(
-            find_folder(flags.source),
+            source,
             Path(flags.output_dir).expanduser(),
             corruptions,
             seed=flags.seed,

@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
 
     keys = (flags.state_key, flags.action_key)
     summary = summarise(
-        open_index(flags.dataset, skip_bad_episodes=True, camera_keys=(), vector_keys=keys),
+        open_index(flags.dataset, skip_bad_episodes=True, may_be_empty=True, camera_keys=(), vector_keys=keys),
         offset_steps=flags.offset_steps,
         robot=flags.robot,
         state_key=flags.state_key,

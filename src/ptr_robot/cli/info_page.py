@@ -27,7 +27,8 @@ def _sections(summary: DatasetSummary, width: int) -> Iterable[tuple[str, Any]]:
     yield "Instructions", _tasks(summary.tasks)
     yield "Features", _features(summary)
     yield "Slots of the unified 200-D space", _slots(summary)
-    yield "Length of episodes (frames)", _histogram(summary.lengths, width)
+    if summary.num_episodes:
+        yield "Length of episodes (frames)", _histogram(summary.lengths, width)
     if summary.truth is not None:
         yield "Ground truth (episodes)", _truth(summary.truth, summary.num_episodes)
     if summary.unusable:
@@ -59,7 +60,7 @@ def _plain(text: str) -> Any:
 
 def _facts(summary: DatasetSummary) -> Any:
     futures = summary.futures
-    share = futures.num_without_future / futures.num_chunks
+    share = futures.num_without_future / max(1, futures.num_chunks)
     missing = (
         f"{futures.num_without_future} of {futures.num_chunks} chunks ({share:.1%}): "
         f"they start in the last {futures.offset_steps} frames of an episode"

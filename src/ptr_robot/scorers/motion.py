@@ -1,4 +1,4 @@
-"""Rules that look at one episode at a time: how long it is, and how jerkily it moves."""
+"""Rules that look at one episode at a time: how long it is, how jerkily it moves, and how directly."""
 
 from __future__ import annotations
 
@@ -31,6 +31,24 @@ class Jerk(SuspicionRule):
     def suspicions(self, episodes: EpisodeSet) -> list[float]:
         """0 for an episode of fewer than three frames."""
         return [_mean_square(np.diff(track.actions, n=2, axis=0)) for track in episodes.tracks]
+
+
+@register_scorer
+class PathEfficiency(SuspicionRule):
+    """How far the robot travels for how far it gets."""
+
+    name = "path-efficiency"
+    title = "path efficiency"
+
+    def suspicions(self, episodes: EpisodeSet) -> list[float]:
+        """The length of the path over the distance between its ends; 1 for an episode that does not move."""
+        return [_path_ratio(track.states) for track in episodes.tracks]
+
+
+def _path_ratio(states: np.ndarray) -> float:
+    steps = np.linalg.norm(np.diff(states, axis=0), axis=1).sum() if len(states) > 1 else 0.0
+    distance = float(np.linalg.norm(states[-1] - states[0]))
+    return float(steps / max(distance, 1e-6)) if steps > 0 else 1.0
 
 
 def _mean_square(values: np.ndarray) -> float:

@@ -10,7 +10,14 @@ from ptr_robot.errors import ConfigError, did_you_mean
 from ptr_robot.scorers.base import EpisodeScorer
 
 ENTRY_POINTS = "ptr_robot.scorers"  # the group under which an installed package names its scorer classes
-_BUILT_IN = ("action_error", "neighbours", "motion", "screening")  # modules of this package
+_BUILT_IN = (
+    "action_error",
+    "neighbours",
+    "motion",
+    "mutual_information",
+    "screening",
+    "quality",
+)  # modules of this package
 _registered: dict[str, type[EpisodeScorer]] = {}
 
 

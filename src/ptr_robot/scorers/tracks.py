@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptr_robot.data.config import DataConfig, SourceConfig
-from ptr_robot.data.segments.source import open_source
+from ptr_robot.data.segments.source import Source, open_source
 from ptr_robot.errors import DataError
 
 
@@ -35,6 +35,7 @@ class EpisodeSet:
     tracks: tuple[Track, ...]
     chunk_length: int = 16  # frames that a policy acts at a time
     seed: int = 0  # of everything that a scorer draws
+    fps: float = 30.0  # frames a second
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,18 @@ class Chunks:
     owners: NDArray[np.int64]  # (N,) the place of the track
 
 
-def read_tracks(source: SourceConfig, data: DataConfig) -> list[Track]:
+def read_episode_set(source: SourceConfig, data: DataConfig, seed: int = 0) -> EpisodeSet:
     """All usable episodes of a dataset, in the units that the policy is given."""
     opened = open_source(source, data)
+    return EpisodeSet(tuple(_tracks(opened)), data.chunk_length, seed, opened.index.fps)
+
+
+def read_tracks(source: SourceConfig, data: DataConfig) -> list[Track]:
+    """The same without what a scorer is told beside them."""
+    return list(read_episode_set(source, data).tracks)
+
+
+def _tracks(opened: Source) -> list[Track]:
     tables, tracks = opened.tables, []
     for episode in opened.index.episodes:
         first = tables.first_frame[episode.episode_index]

@@ -8,11 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 import requests
 from huggingface_hub.hf_api import DatasetInfo
 
+from ptr_robot.cli.main import run
 from ptr_robot.data.config import DataConfig, SourceConfig
+from ptr_robot.data.lerobot.frames import decode_episode
 from ptr_robot.data.lerobot.index import open_index
 from ptr_robot.data.lerobot.tables import iterate_episodes, read_episode
 from ptr_robot.data.segments.dataset import SegmentDataset
@@ -308,3 +312,43 @@ def test_an_error_of_the_hub_without_words_is_named(hub, tmp_path, monkeypatch):
     cut.append(TimeoutError())
     with pytest.raises(DataError, match=r"the hub did not give it \(TimeoutError\)"):
         open_index("owner/cubes")
+
+
+def test_an_end_that_is_one_frame_short_in_the_metadata_is_no_shortage(own_v30):
+    """Some recorders write the time of the last frame where LeRobot writes its end; the frames are all there."""
+    for file in own_v30.glob("meta/episodes/*/*.parquet"):
+        table = pq.read_table(file)
+        for name in [name for name in table.column_names if name.endswith("/to_timestamp")]:
+            shorter = pc.subtract(table[name], 1.0 / 10)
+            table = table.set_column(table.column_names.index(name), name, shorter)
+        pq.write_table(table, file)
+    index = open_index(own_v30)
+    assert not index.left_out
+    episode = index.episodes[0]
+    key = index.camera_keys[0]
+    assert len(list(decode_episode(episode, index.features[key], index.fps))) == episode.length
+
+
+def test_an_episode_that_ends_in_the_next_ones_frames_is_refused(own_v30):
+    file = next(own_v30.glob("meta/episodes/*/*.parquet"))
+    table = pq.read_table(file)
+    for suffix in ("from_timestamp", "to_timestamp"):
+        name = next(name for name in table.column_names if name.endswith(suffix))
+        values = [value - (0.1 if row else 0.0) for row, value in enumerate(table[name].to_pylist())]
+        if suffix == "to_timestamp":
+            values = [value - 0.1 for value in table[name].to_pylist()]
+        table = table.set_column(table.column_names.index(name), name, [values])
+    pq.write_table(table, file)
+    with pytest.raises(DataError, match="the video has"):
+        open_index(own_v30)
+
+
+def test_a_dataset_without_a_usable_episode_can_still_be_looked_at(own_v21):
+    for path in own_v21.glob("data/*/*.parquet"):
+        path.write_bytes(b"nothing")
+    with pytest.raises(DataError, match="no usable episode"):
+        open_index(own_v21, skip_bad_episodes=True)
+    index = open_index(own_v21, skip_bad_episodes=True, may_be_empty=True)
+    assert index.episodes == ()
+    assert len(index.left_out) == 4
+    assert run(["info", str(own_v21)]) == 0

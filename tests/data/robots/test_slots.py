@@ -21,6 +21,14 @@ RANGES = {  # robot: the unified dimensions of its state and of its action, in t
     "unitree_g1": ([(57, 64), (50, 57), (32, 38), (20, 26)],) * 2,
     "adam_u": ([(57, 64), (50, 57), (32, 38), (20, 26), (64, 69)],) * 2,
     "fr3": ([(50, 57), (20, 26)],) * 2,
+    "so_arm": ([(50, 55), (18, 19)],) * 2,
+    "bi_so_arm": ([(57, 62), (19, 20), (50, 55), (18, 19)],) * 2,
+    "koch": ([(50, 55), (18, 19)],) * 2,
+    "aloha": ([(57, 63), (19, 20), (50, 56), (18, 19)],) * 2,
+    "xarm": ([(0, 3), (18, 19)],) * 2,
+    "franka": ([(50, 57), (18, 19)],) * 2,
+    "pusht": ([(0, 2)],) * 2,
+    "piper": ([(50, 56), (18, 19)],) * 2,
 }
 
 
@@ -33,6 +41,23 @@ def test_builtin_maps_follow_the_unified_layout(name):
     robot = load_robot(name)
     for slots, ranges in zip((robot.state, robot.action), RANGES[name], strict=True):
         assert slots.places.tolist() == [place for first, end in ranges for place in range(first, end)]
+
+
+@pytest.mark.parametrize(
+    ("robot_type", "name"),
+    [
+        ("so100_follower", "so_arm"),
+        ("so101", "so_arm"),
+        ("koch_follower", "koch"),
+        ("aloha", "aloha"),
+        ("xarm", "xarm"),
+        ("Franka", "franka"),
+        ("pusht", "pusht"),
+        ("piper", "piper"),
+    ],
+)
+def test_lerobots_names_of_robots_find_their_maps(robot_type, name):
+    assert robot_for_type(robot_type, "somewhere").name == name
 
 
 def test_active_dimensions_of_the_papers_robots():
@@ -131,7 +156,7 @@ def test_unknown_robots_get_a_hint():
     with pytest.raises(ConfigError, match="no such file"):
         load_robot("absent.yaml")
     with pytest.raises(
-        ConfigError, match=r"robot_type None has no map; choose one of: .*, unitree_g1\. Set robot to one of them"
+        ConfigError, match=r"robot_type None has no map; choose one of: .*, xarm\. Set robot to one of them"
     ):
         robot_for_type(None, "owner/name")
 

@@ -123,12 +123,14 @@ def summarise(
         without_pictures={
             problem.episode_index: problem.message for problem in find_video_problems(index, index.episodes)
         },
-        oddities=find_oddities(index, measure_motion(index)),
+        oddities=find_oddities(index, measure_motion(index)) if index.episodes else (),
     )
 
 
 def _summarise_lengths(lengths: list[int]) -> LengthSummary:
     """Bins have whole edges, so that each holds the same number of lengths."""
+    if not lengths:
+        return LengthSummary(0, 0.0, 0, (0, 0), (0,))
     low, high = min(lengths), max(lengths)
     width = max(1, -(-(high + 1 - low) // HISTOGRAM_BINS))
     edges = list(range(low, high + 1, width))

@@ -30,6 +30,7 @@ def open_index(
     revision: str | None = None,
     episodes: Sequence[int] | None = None,
     skip_bad_episodes: bool = False,
+    may_be_empty: bool = False,
     camera_keys: Sequence[str] | None = None,
     vector_keys: Sequence[str] = ("observation.state", "action"),
 ) -> DatasetIndex:
@@ -38,7 +39,7 @@ def open_index(
     ``root`` is the local folder of a hub id, as in LeRobot. Every episode is checked (files, lengths, rates,
     finite values); the first unusable one is an error, or with ``skip_bad_episodes`` goes to ``left_out``.
     What is not used need not be sound: only the videos of ``camera_keys`` (by default of all cameras) and the
-    values of ``vector_keys`` are looked at.
+    values of ``vector_keys`` are looked at. ``may_be_empty``: one without a usable episode is opened too.
     """
     folder = find_folder(dataset, root, revision)
     refuse_links_outside(folder)
@@ -64,7 +65,7 @@ def open_index(
         raise DataError(f"{problems[0].message}; leave such episodes out with --dataset.skip_bad_episodes=true{others}")
     bad = {problem.episode_index for problem in problems}
     sound = tuple(record for record in index.episodes if record.episode_index not in bad)
-    if not sound:
+    if not sound and not may_be_empty:
         raise DataError(f"{folder}: no usable episode is left; the first problem: {problems[0].message}")
     index = dataclasses.replace(index, episodes=sound, left_out=tuple(problems))
     return dataclasses.replace(index, episodes=tuple(read_instructions(index)))

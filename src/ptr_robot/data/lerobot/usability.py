@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
@@ -32,8 +33,9 @@ def find_video_problems(
     index: DatasetIndex, episodes: Sequence[EpisodeRecord], camera_keys: Collection[str] | None = None
 ) -> Iterator[EpisodeProblem]:
     """At most one problem an episode with the videos of ``camera_keys`` (None: of every camera)."""
+    starts = _starts_by_file(episodes, index.fps)
     for record in episodes:
-        message = next(_video_problems(record, index.fps, camera_keys), None)
+        message = next(_video_problems(record, index.fps, camera_keys, starts), None)
         if message is not None:
             yield EpisodeProblem(record.episode_index, message)
 
@@ -112,7 +114,18 @@ def _task_problem(record: EpisodeRecord, values: Columns, index: DatasetIndex) -
     )
 
 
-def _video_problems(record: EpisodeRecord, fps: float, camera_keys: Collection[str] | None) -> Iterator[str]:
+def _starts_by_file(episodes: Sequence[EpisodeRecord], fps: float) -> dict[Path, list[int]]:
+    """The frames of each video file at which an episode starts, in order."""
+    starts: dict[Path, list[int]] = defaultdict(list)
+    for record in episodes:
+        for span in record.videos.values():
+            starts[span.path].append(round(span.from_timestamp * fps))
+    return {path: sorted(frames) for path, frames in starts.items()}
+
+
+def _video_problems(
+    record: EpisodeRecord, fps: float, camera_keys: Collection[str] | None, starts: Mapping[Path, Sequence[int]]
+) -> Iterator[str]:
     for key, span in record.videos.items():
         if camera_keys is not None and key not in camera_keys:
             continue
@@ -129,12 +142,21 @@ def _video_problems(record: EpisodeRecord, fps: float, camera_keys: Collection[s
         if abs(rate - fps) > 0.01 * fps:
             yield f"{what}: the video runs at {rate:.4g} fps, meta/info.json says {fps:g}"
             continue
-        yield from _length_problems(what, record.length, span, frames, fps)
+        first = round(span.from_timestamp * fps)
+        end = next((start for start in starts[span.path] if start > first), frames)
+        yield from _length_problems(what, record.length, span, frames, fps, end)
 
 
-def _length_problems(what: str, length: int, span: VideoSpan, frames: int, fps: float) -> Iterator[str]:
+def _length_problems(what: str, length: int, span: VideoSpan, frames: int, fps: float, end: int) -> Iterator[str]:
+    """``end`` is where the file's next episode starts, or the file ends.
+
+    A recorder that writes the time of the last frame as the end is one frame short in the metadata: what counts is
+    that the frames are there and nobody else's.
+    """
     first = round(span.from_timestamp * fps)
     last = frames if span.to_timestamp is None else round(span.to_timestamp * fps)
+    if span.to_timestamp is not None and last - first == length - 1 and first + length <= min(end, frames):
+        return
     if last - first != length:
         yield f"{what}: the video has {last - first} frames, the table {length} rows"
     elif last > frames:

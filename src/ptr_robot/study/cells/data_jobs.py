@@ -18,8 +18,8 @@ from ptr_robot.envs.registry import DEFAULT as DEFAULT_ENVIRONMENT
 from ptr_robot.envs.registry import environment_type
 from ptr_robot.errors import DataError
 from ptr_robot.files import fingerprint, whole_file
-from ptr_robot.scorers import EpisodeSet, get_scorer
-from ptr_robot.scorers.tracks import read_tracks
+from ptr_robot.scorers import get_scorer
+from ptr_robot.scorers.tracks import read_episode_set
 from ptr_robot.study.cells.judgement import Suspicion
 from ptr_robot.study.engine.jobs import Job
 from ptr_robot.study.engine.stages import Stage
@@ -193,8 +193,8 @@ class RuleJob(StageJob):
         """Score the episodes."""
         source = SourceConfig(**source_fields(self.dataset.output, self.dataset.environment_type, self.robot))
         cache = str(self.root / CACHE_FOLDER)
-        tracks = read_tracks(source, DataConfig(chunk_length=self.chunk_length, image_size=0, cache_dir=cache))
-        scores = get_scorer(self.rule).score(EpisodeSet(tuple(tracks), self.chunk_length, self.seed))
+        data = DataConfig(chunk_length=self.chunk_length, image_size=0, cache_dir=cache)
+        scores = get_scorer(self.rule).score(read_episode_set(source, data, self.seed))
         rows = [Suspicion(row.episode_index, row.task, -row.score) for row in scores]
         with whole_file(output / SUSPICIONS_FILE) as file:
             file.write((json.dumps([asdict(row) for row in rows]) + "\n").encode())

@@ -57,7 +57,7 @@ class Idle(Channel):
 
     name = "idle"
     reason = "stands still"
-    floor = 0.15
+    floor = 0.4
 
     def fit(self, recordings: Recordings, seed: int) -> FittedChannel | None:  # noqa: ARG002
         """Still is what moves at less than a tenth of the usual speed for a quarter of a second."""

@@ -39,7 +39,8 @@ from ptr_robot.policy.vla.policy import MixturePolicy
 from ptr_robot.policy.vla.presets import preset
 from ptr_robot.policy.vla.registration import VLAChoice
 from ptr_robot.train.build import build_parts
-from ptr_robot.train.config import DatasetConfig, TrainConfig, method_config, resolve
+from ptr_robot.train.config import DatasetConfig, TrainConfig, resolve
+from ptr_robot.train.methods.registry import training_method
 from ptr_robot.train.optimisation import Optimiser
 from ptr_robot.train.processes import make_accelerator
 
@@ -69,7 +70,7 @@ def record(root: Path, num_episodes: int = 4, length: int = 100) -> Path:
 
 def settings(root: Path, method: str) -> TrainConfig:
     """One run of the benchmark; the weights' warm-up is over from the start."""
-    ptr = method_config(method, steps=1000, log_freq=100)
+    ptr = training_method(method).ptr_config(steps=1000, log_freq=100)
     return TrainConfig(
         dataset=DatasetConfig(repo_id=str(root), num_chunks=CHUNKS, cache_dir=str(root.parent / "cache")),
         policy=VLAChoice(preset="tiny", chunk_length=LENGTH, device="cpu"),

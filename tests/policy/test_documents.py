@@ -40,7 +40,6 @@ def batch() -> SegmentBatch:
         has_target=torch.ones(grid, dtype=torch.bool),
         offset_steps=torch.full(grid, LENGTH),
         sample_id=torch.arange(SEGMENTS * CHUNKS).view(grid),
-        phase=torch.zeros(grid),
         episode_id=torch.arange(SEGMENTS),
         task_id=torch.zeros(SEGMENTS, dtype=torch.int64),
         source_id=torch.zeros(SEGMENTS, dtype=torch.int64),

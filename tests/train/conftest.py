@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from ptr_robot.policy.vla.registration import VLAChoice
-from ptr_robot.train.config import DatasetConfig, TrainConfig, method_config
+from ptr_robot.train.config import DatasetConfig, TrainConfig
+from ptr_robot.train.methods.registry import training_method
 
 from .datasets import record_dataset
 
@@ -51,7 +52,7 @@ def settings(state_data, tmp_path):
     """A few steps of PTR on states, with whatever a test changes."""
 
     def make(**changes) -> TrainConfig:
-        ptr = method_config(changes.get("method", "ptr"), steps=STEPS, log_freq=2)
+        ptr = training_method(changes.get("method", "ptr")).ptr_config(steps=STEPS, log_freq=2)
         ptr = dataclasses.replace(ptr, weights=dataclasses.replace(ptr.weights, warmup_steps=2))
         config = TrainConfig(
             dataset=DatasetConfig(repo_id=str(state_data), num_chunks=2, cache_dir=str(state_data.parent / "cache")),

@@ -22,9 +22,10 @@ from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import Observation
 from ptr_robot.policy.vla.registration import VLAChoice
 from ptr_robot.train.build import build_parts
-from ptr_robot.train.config import DatasetConfig, method_config, resolve
+from ptr_robot.train.config import DatasetConfig, resolve
 from ptr_robot.train.episode_records import EpisodeLedger
 from ptr_robot.train.loop import Trainer, endless, train
+from ptr_robot.train.methods.registry import training_method
 from ptr_robot.train.processes import make_accelerator
 from ptr_robot.train.records import read_records
 from ptr_robot.train.trained import load_trained, pretrained_folder
@@ -203,19 +204,19 @@ def test_episode_means_are_those_of_a_plain_loop(settings):
 
 
 def test_scaled_settings_are_the_papers_at_the_papers_length():
-    assert method_config("ptr", steps=60_000, log_freq=100) == PTRConfig()
-    assert method_config("ptr", steps=120_000, log_freq=100) == PTRConfig()
-    assert method_config("ptr", steps=600, log_freq=10).weights.warmup_steps == 30
+    assert training_method("ptr").ptr_config(steps=60_000, log_freq=100) == PTRConfig()
+    assert training_method("ptr").ptr_config(steps=120_000, log_freq=100) == PTRConfig()
+    assert training_method("ptr").ptr_config(steps=600, log_freq=10).weights.warmup_steps == 30
 
 
 @pytest.mark.parametrize("steps", [600, 1500, 20_000, 60_000])
 def test_short_runs_keep_the_papers_number_of_moves_and_time_constants(steps):
     """600 moves of the controller and 60 time constants of the EMA encoder: exp(-60) of its start is left."""
-    config = method_config("ptr", steps=steps, log_freq=7)
+    config = training_method("ptr").ptr_config(steps=steps, log_freq=7)
     assert steps / config.controller.interval_steps == pytest.approx(600, rel=0.25)
     assert (1 - config.targets.ema_decay) * steps == pytest.approx(60)
-    assert method_config("ptr", steps=30, log_freq=7).targets.ema_decay == 0  # a copy, and nothing below
-    assert method_config("robust", steps=steps, log_freq=7).controller.interval_steps == 7
+    assert training_method("ptr").ptr_config(steps=30, log_freq=7).targets.ema_decay == 0  # a copy, and nothing below
+    assert training_method("robust").ptr_config(steps=steps, log_freq=7).controller.interval_steps == 7
 
 
 @pytest.mark.parametrize(("processes", "micro_batches", "segments"), [(1, 1, 32), (8, 1, 4), (2, 4, 4), (64, 1, 1)])

@@ -19,7 +19,8 @@ from ptr_robot.train.build import build_parts
 from ptr_robot.train.config import DatasetConfig, resolve
 from ptr_robot.train.episode_records import EPISODE_SCORES_FILE
 from ptr_robot.train.loop import train
-from ptr_robot.train.screening import SCREENING_FILE, _alike, _transitions, describe_screening
+from ptr_robot.train.methods.screened import SCREENING_FILE, describe_screening
+from ptr_robot.train.screening import _alike, _transitions
 
 from .conftest import LENGTHS
 from .datasets import record_dataset
@@ -29,6 +30,11 @@ QUICK = ScreeningConfig(steps=3, batch_size=8, pool_size=8, hidden_dim=8, num_fo
 
 def screened(settings, **changes):
     return dataclasses.replace(settings(method="screened"), screening=QUICK, **changes)
+
+
+def screening_of(parts) -> Screening:
+    """What the method found before the first step."""
+    return Screening(**parts.preparation.state)
 
 
 WEIGHTS = [1.0, 0.0, 0.25, 1.0]
@@ -47,7 +53,7 @@ def _judged(monkeypatch):
 @pytest.mark.usefixtures("_judged")
 def test_every_episode_is_judged_and_kept_ones_are_trained_on(settings):
     parts = build_parts(resolve(screened(settings), datetime.now()))
-    found = parts.screening
+    found = screening_of(parts)
     assert found.episode_ids.tolist() == list(range(len(LENGTHS)))
     (source,) = parts.loader.dataset.sources
     assert [episode.episode_index for episode in source.index.episodes] == [0, 2, 3]
@@ -90,7 +96,7 @@ def test_a_policy_that_looks_is_screened_by_what_it_sees(settings, image_data):
     dataset = DatasetConfig(repo_id=str(image_data), num_chunks=2, cache_dir=str(image_data.parent / "cache"))
     policy = VLAChoice(preset="tiny", chunk_length=4, image_size=32, device="cpu")
     parts = build_parts(resolve(screened(settings, dataset=dataset, policy=policy, batch_size=2), datetime.now()))
-    assert parts.screening.scores.isfinite().all()
+    assert screening_of(parts).scores.isfinite().all()
 
 
 @pytest.mark.usefixtures("_judged")
@@ -125,11 +131,11 @@ def test_a_resumed_run_goes_on_with_the_episodes_it_began_with(settings, monkeyp
     config = screened(settings)
     run = train(config).output_dir
     checkpoint = run / "checkpoints" / "000003"
-    expected = build_parts(resolve(config, datetime.now())).screening
+    expected = screening_of(build_parts(resolve(config, datetime.now())))
     monkeypatch.setattr("ptr_robot.train.screening.screen", lambda *_: pytest.fail("screened again"))
     parts = build_parts(resolve(config, datetime.now()), checkpoint=checkpoint)
     for field in dataclasses.fields(Screening):
-        assert torch.equal(getattr(parts.screening, field.name), getattr(expected, field.name)), field.name
+        assert torch.equal(getattr(screening_of(parts), field.name), getattr(expected, field.name)), field.name
     file = checkpoint / "training_state" / SCREENING_FILE
     file.write_bytes((checkpoint / "training_state" / "sums.safetensors").read_bytes())
     with pytest.raises(DataError, match="not a record of screening"):
@@ -191,7 +197,7 @@ def test_cameras_count_where_the_state_never_moves(settings, image_data, monkeyp
 def test_every_episode_is_looked_at_however_few_chunks_are(settings):
     config = screened(settings)
     config = dataclasses.replace(config, screening=dataclasses.replace(QUICK, max_chunks=2))
-    found = build_parts(resolve(config, datetime.now())).screening
+    found = screening_of(build_parts(resolve(config, datetime.now())))
     assert found.episode_ids.tolist() == list(range(len(LENGTHS)))
 
 
@@ -201,7 +207,7 @@ def test_of_many_episodes_each_has_several_chunks_judged(settings, tmp_path):
     config = dataclasses.replace(
         screened(settings, dataset=dataset), screening=dataclasses.replace(QUICK, max_chunks=6)
     )
-    assert build_parts(resolve(config, datetime.now())).screening.num_chunks.min() >= 3
+    assert screening_of(build_parts(resolve(config, datetime.now()))).num_chunks.min() >= 3
 
 
 def test_what_moved_and_what_looks_different_count_alike():
@@ -225,7 +231,7 @@ def test_every_episode_that_can_be_judged_is_where_offsets_are_drawn(settings, t
     can_be = [any(map(segments.has_target, range(*bounds))) for bounds in itertools.pairwise(firsts)]
     begin_well = [segments.has_target(first) for first in firsts[:-1]]
     assert sum(can_be) > sum(begin_well)
-    assert parts.screening.episode_ids.tolist() == [number for number, can in enumerate(can_be) if can]
+    assert screening_of(parts).episode_ids.tolist() == [number for number, can in enumerate(can_be) if can]
 
 
 @pytest.mark.usefixtures("_judged")
@@ -242,8 +248,8 @@ def test_episodes_too_short_to_be_judged_are_named(settings, tmp_path):
     data = record_dataset(tmp_path / "short", lengths=(14, 4, 12))
     dataset = DatasetConfig(repo_id=str(data), num_chunks=2, cache_dir=str(tmp_path / "cache"))
     parts = build_parts(resolve(screened(settings, dataset=dataset, batch_size=2), datetime.now()))
-    assert parts.screening.episode_ids.tolist() == [0, 2]
-    line = describe_screening(parts.screening, parts.everything)
+    assert screening_of(parts).episode_ids.tolist() == [0, 2]
+    line = describe_screening(screening_of(parts), parts.everything)
     assert line.endswith("; too short to be judged, and kept: 1 (1)")
 
 
@@ -260,7 +266,7 @@ def test_a_source_is_never_left_out_whole(settings, state_data, tmp_path, monkey
     sources = [SourceConfig(repo_id=str(state_data), weight=1), SourceConfig(repo_id=str(twin), weight=3)]
     dataset = DatasetConfig(sources=sources, num_chunks=2, cache_dir=str(tmp_path / "cache"))
     parts = build_parts(resolve(screened(settings, dataset=dataset), datetime.now()))
-    assert parts.screening.weights.tolist() == [1, 1, 1, 1, 0, 0.25, 0, 0]
+    assert screening_of(parts).weights.tolist() == [1, 1, 1, 1, 0, 0.25, 0, 0]
     for _ in range(3):
         for batch in parts.loader:
-            assert (parts.screening.weights[batch.episode_id] > 0).all()
+            assert (screening_of(parts).weights[batch.episode_id] > 0).all()

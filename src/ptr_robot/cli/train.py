@@ -19,6 +19,7 @@ from ptr_robot.method.ptr.config import PTRConfig
 from ptr_robot.method.scoring.screen import ScreeningConfig
 from ptr_robot.train.config import TrainConfig, resolve, unread_setting
 from ptr_robot.train.config_file import CONFIG_FILE, flattened, merged
+from ptr_robot.train.methods.registry import training_method
 
 # What a checkpoint would not fit, or would mean something else with.
 _BEGUN_WITH = (
@@ -59,20 +60,28 @@ def read_flags(arguments: list[str]) -> tuple[TrainConfig, Path | None]:
     config = parse_train_flags(arguments)
     if config.resume and given_value(arguments, "resume") is None:
         raise ConfigError("resume stands in the file; say it with a flag: ptr train --resume=true --output_dir=RUN")
-    is_screened = config.method == "screened"
-    if is_screened and (words := _words(arguments, "--ptr.")):
-        raise ConfigError(f"{words[0]} is a setting of PTR, of which the method 'screened' has none; add --method=ptr")
-    if (not is_screened or config.resume) and (words := _words(arguments, "--screening.")):
-        why = "the run was screened when it began" if is_screened else f"the method {config.method!r} does not screen"
-        raise ConfigError(f"{words[0]} would change nothing: {why}; take it out")
-    if not is_screened and config.screening != ScreeningConfig():
-        raise ConfigError(f"the file's screening would change nothing: the method {config.method!r} does not screen")
+    _check_groups(config, arguments)
     if config.ptr is not None:
         config = _over_method(config, arguments)
         _check_read(config, arguments)
     if config.resume:
         _check_unchanged(config, arguments)
     return config, checkpoint
+
+
+def _check_groups(config: TrainConfig, arguments: Sequence[str]) -> None:
+    """Refuse settings of PTR, or of what comes before training, where the method has none."""
+    method = training_method(config.method)
+    if not method.has_ptr_settings and (words := _words(arguments, "--ptr.")):
+        raise ConfigError(
+            f"{words[0]} is a setting of PTR, of which the method {config.method!r} has none; add --method=ptr"
+        )
+    does_screen = "screening" in method.own_settings
+    if (not does_screen or config.resume) and (words := _words(arguments, "--screening.")):
+        why = "the run was screened when it began" if does_screen else f"the method {config.method!r} does not screen"
+        raise ConfigError(f"{words[0]} would change nothing: {why}; take it out")
+    if not does_screen and config.screening != ScreeningConfig():
+        raise ConfigError(f"the file's screening would change nothing: the method {config.method!r} does not screen")
 
 
 def _check_read(config: TrainConfig, arguments: Sequence[str]) -> None:
@@ -144,7 +153,7 @@ def _over_method(config: TrainConfig, arguments: list[str]) -> TrainConfig:
     path = given_value(arguments, "config_path")
     settings: dict[str, Any] = require("yaml", "lerobot").safe_load(Path(path).expanduser().read_text()) if path else {}
     changes = settings.get("ptr") or {}
-    if changes and settings.get("method", config.method) != config.method:
+    if changes and training_method(settings.get("method", config.method)).name != config.method:
         if config.resume:
             raise ConfigError(
                 f"the run was begun with the method {settings['method']!r} and cannot go on with {config.method!r}; "
@@ -155,9 +164,11 @@ def _over_method(config: TrainConfig, arguments: list[str]) -> TrainConfig:
             "take ptr out of the file, or name one method"
         )
     base = resolve(dataclasses.replace(config, ptr=None), datetime.now()).ptr
-    if config.method == "screened" and config.ptr is not None and _timeless(config.ptr) != _timeless(base):
+    has_others = config.ptr is not None and _timeless(config.ptr) != _timeless(base)
+    if has_others and not training_method(config.method).has_ptr_settings:
         raise ConfigError(
-            f"{path} has settings of PTR, of which the method 'screened' has none; add method: ptr, or take ptr out"
+            f"{path} has settings of PTR, of which the method {config.method!r} has none; add method: ptr, or take "
+            "ptr out"
         )
     settings["ptr"] = merged(dataclasses.asdict(base), changes)
     with tempfile.TemporaryDirectory() as folder:

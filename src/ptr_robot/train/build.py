@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from ptr_robot.data.segments.batch import UNIFIED_DIM
 from ptr_robot.data.segments.dataset import SegmentDataset
-from ptr_robot.data.segments.loader import SegmentLoader, make_loader
+from ptr_robot.data.segments.loader import SegmentLoader, load_segments
 from ptr_robot.method.ptr.algorithm import PTR
 from ptr_robot.method.ptr.config import PTRConfig
 from ptr_robot.method.ptr.targets import EMATargetEncoder
-from ptr_robot.method.scoring.screen import Screening
 from ptr_robot.policy.interface import Policy
 from ptr_robot.train.checkpoint import PRETRAINED, STATE
 from ptr_robot.train.config import RunPlan
+from ptr_robot.train.methods.base import BeforeTraining, Preparation
+from ptr_robot.train.methods.registry import training_method
 from ptr_robot.train.module import TrainingModule
-from ptr_robot.train.prior_weights import read_prior_weights
 from ptr_robot.train.samples import SampleFacts, target_width
-from ptr_robot.train.screening import (
-    check_screened,
-    corrected_instructions,
-    episode_weights,
-    kept_sources,
-    read_screening,
-    screen_once,
-)
 from ptr_robot.train.sources import SourceRecord, check_same_sources, read_sources
 from ptr_robot.train.starting_policy import StartingPolicy
 
@@ -43,8 +33,8 @@ class RunParts:
     policy: Policy
     loader: SegmentLoader
     sources: tuple[SourceRecord, ...]
-    everything: SegmentDataset  # with the episodes that screening left out
-    screening: Screening | None = None  # of the method "screened"
+    everything: SegmentDataset  # with the episodes that the method leaves out
+    preparation: Preparation
 
 
 def build_parts(
@@ -59,8 +49,8 @@ def build_parts(
     config, device = plan.config, device or torch.device("cpu")
     start = StartingPolicy.find(config.policy, plan.ptr, checkpoint)
     data = config.dataset.data_config(start.shape, start.kind.resize(start.shape))
-    open_loader = functools.partial(
-        make_loader,
+    load = functools.partial(
+        load_segments,
         batch_size=plan.batch_size,
         seed=config.seed,
         num_workers=config.num_workers,
@@ -68,50 +58,25 @@ def build_parts(
         world_size=world_size,
         pin_memory=device.type == "cuda",
     )
-    loader = open_loader(data)
-    sources = source_records(loader)
-    start.check_data(loader.dataset, sources)
+    everything = SegmentDataset(data, config.seed)
+    load(everything)  # whose batch may be too large, which is better said before the data is screened
+    start.check_data(everything, source_records(everything))
     policy = start.build(config.seed)
-    policy.check_instructions(text for source in loader.dataset.sources for text in source.index.tasks.values())
-    facts = sample_facts(loader.dataset, config.dataset.episode_weights)
-    screening, everything = None, loader.dataset
-    if config.method == "screened":
-        screening = read_screening(checkpoint / STATE) if checkpoint else None
-        screening = screening or screen_once(
-            loader.dataset,
-            facts,
-            config.screening,
-            vision_tower=policy.vision_tower,
-            num_prefix_tokens=policy.num_prefix_tokens,
-            device=device,
-            num_workers=config.num_workers,
-            rank=rank,
-            world_size=world_size,
-        )
-        check_screened(screening, loader.dataset)
-        weights = episode_weights(screening, loader.dataset.num_episodes)
-        facts = facts.times(weights)
-        assert facts.prior_weights is not None
-        data = dataclasses.replace(data, sources=kept_sources(loader.dataset, facts.prior_weights, data.sources))
-        corrected = corrected_instructions(loader.dataset, screening)
-        everything, loader = loader.dataset, open_loader(data, instructions=corrected)
-        sources = source_records(loader)  # what is kept has statistics of its own
+    policy.check_instructions(text for source in everything.sources for text in source.index.tasks.values())
+    method = training_method(config.method)
+    saved_state = checkpoint / STATE if checkpoint else None
+    preparation = method.prepare(
+        BeforeTraining(config, everything, policy, saved_state, device=device, rank=rank, world_size=world_size)
+    )
+    loader = load(preparation.applied_to(everything))
+    sources = source_records(loader.dataset)  # what is kept has statistics of its own
+    facts = SampleFacts.of(everything, preparation.episode_weights)
     if checkpoint:
         check_same_sources(read_sources(checkpoint / PRETRAINED), sources)
     ptr = build_ptr(plan.ptr, policy, loader.dataset, facts)
     start.restore_belief(ptr.belief)
     module = TrainingModule(policy, ptr, facts)
-    return RunParts(
-        module=module.train(), policy=policy, loader=loader, sources=sources, everything=everything, screening=screening
-    )
-
-
-def sample_facts(dataset: SegmentDataset, episode_weights: str | None) -> SampleFacts:
-    """The slots that the run's robots act by, and the user's weights of episodes."""
-    masks = [source.action_map.slots.mask for source in dataset.sources]
-    slots = torch.from_numpy(np.flatnonzero(np.any(masks, axis=0)))
-    prior = read_prior_weights(Path(episode_weights).expanduser(), dataset) if episode_weights else None
-    return SampleFacts(slots, prior)
+    return RunParts(module.train(), policy, loader, sources, everything, preparation)
 
 
 def build_ptr(config: PTRConfig, policy: Policy, dataset: SegmentDataset, facts: SampleFacts) -> PTR:
@@ -133,9 +98,9 @@ def build_ptr(config: PTRConfig, policy: Policy, dataset: SegmentDataset, facts:
     )
 
 
-def source_records(loader: SegmentLoader) -> tuple[SourceRecord, ...]:
+def source_records(dataset: SegmentDataset) -> tuple[SourceRecord, ...]:
     """What a checkpoint remembers of each source."""
-    config = loader.dataset.config
+    config = dataset.config
     return tuple(
-        SourceRecord.of(source, image_size=config.image_size, resize=config.resize) for source in loader.dataset.sources
+        SourceRecord.of(source, image_size=config.image_size, resize=config.resize) for source in dataset.sources
     )

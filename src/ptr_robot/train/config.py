@@ -12,18 +12,16 @@ from pathlib import Path
 
 from ptr_robot.data.config import DataConfig, SourceConfig
 from ptr_robot.errors import ConfigError, did_you_mean
-from ptr_robot.method.ptr.config import PRESETS as PTR_PRESETS
 from ptr_robot.method.ptr.config import PTRConfig
 from ptr_robot.method.scoring.screen import ScreeningConfig
 from ptr_robot.policy.interface import PolicyShape
 from ptr_robot.policy.policy_type import PAPER_SCALE, PolicyChoice, TrainingScale
 from ptr_robot.policy.registry import DEFAULT_TYPE, policy_type
+from ptr_robot.train.methods.base import scaled
+from ptr_robot.train.methods.registry import training_method
 
-# Names of ptr train, and the settings of PTR in training that each stands for.
-METHODS: dict[str, str] = {"ptr": "paper", "screened": "sft"} | {name: name for name in PTR_PRESETS}
 PRECISIONS = ("no", "bf16")
 WANDB_MODES = ("online", "offline", "disabled")
-PAPER_STEPS = PAPER_SCALE.steps
 PAPER_LEARNING_RATE_WARMUP = 2000
 MAX_SEED = 2**63  # what torch takes
 _ALWAYS_READ = ("scorer.enabled", "belief.enabled", "check_inputs")
@@ -150,7 +148,7 @@ class TrainConfig:
     method: str = "screened"
     # Changes to the method's settings; by default none.
     ptr: PTRConfig | None = None
-    # How the method screened judges episodes before the first step.
+    # How the method screened scores episodes before the first step.
     screening: ScreeningConfig = field(default_factory=ScreeningConfig)
     # The run folder; by default outputs/train/<day>/<time>_<job_name>.
     output_dir: str | None = None
@@ -179,8 +177,7 @@ class TrainConfig:
     wandb: WandbConfig = field(default_factory=WandbConfig)
 
     def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise ConfigError(f"there is no method {self.method!r}; {did_you_mean(self.method, METHODS)}")
+        object.__setattr__(self, "method", training_method(self.method).name)  # an alias ends here
         if self.mixed_precision is not None and self.mixed_precision not in PRECISIONS:
             hint = did_you_mean(self.mixed_precision, PRECISIONS)
             raise ConfigError(f"mixed_precision is {self.mixed_precision!r}; {hint}")
@@ -222,28 +219,6 @@ def chosen_precision(config: TrainConfig) -> str:
     return precision
 
 
-def method_config(method: str, *, steps: int, log_freq: int) -> PTRConfig:
-    """The settings of a named method for a run of ``steps``.
-
-    A shorter run than the paper's keeps its proportions: the weights' warm-up (3000 of 60,000 steps, 12,000 for
-    ``robust``), the number of the controller's moves (600) and of the EMA encoder's time constants (60). Weights of
-    episodes, which ``robust`` has in place of the controller, are renewed at each record.
-    """
-    preset = PTRConfig.preset(METHODS[method])
-    interval, targets = log_freq, preset.targets
-    if preset.scorer.enabled:
-        forgotten = min(1.0, (1 - targets.ema_decay) * max(1.0, PAPER_STEPS / steps))  # of the encoder, in a step
-        targets = dataclasses.replace(targets, ema_decay=round(1 - forgotten, 9))
-        if preset.controller.enabled:
-            interval = max(1, scaled(preset.controller.interval_steps, steps))
-    return dataclasses.replace(
-        preset,
-        targets=targets,
-        weights=dataclasses.replace(preset.weights, warmup_steps=scaled(preset.weights.warmup_steps, steps)),
-        controller=dataclasses.replace(preset.controller, interval_steps=interval),
-    )
-
-
 def unread_setting(ptr: PTRConfig, names: Iterable[str]) -> tuple[str, str] | None:
     """The first of these dotted settings of PTR that nothing looks at, and why; None where all are read."""
     for name in names:
@@ -252,11 +227,6 @@ def unread_setting(ptr: PTRConfig, names: Iterable[str]) -> tuple[str, str] | No
         if not is_on and name not in _ALWAYS_READ:
             return name, "has no belief tokens" if group == "belief" else "scores nothing"
     return None
-
-
-def scaled(paper_steps: int, steps: int) -> int:
-    """The paper's number of steps, in proportion for a shorter run."""
-    return min(paper_steps, round(paper_steps * steps / PAPER_STEPS))
 
 
 def default_batch_size(config: TrainConfig, scale: TrainingScale) -> int:
@@ -274,7 +244,7 @@ def resolve(config: TrainConfig, now: datetime) -> RunPlan:
     learning_rate = config.optimizer.lr or scale.learning_rate
     warmup = config.scheduler.num_warmup_steps
     warmup = scaled(PAPER_LEARNING_RATE_WARMUP, steps) if warmup is None else warmup
-    ptr = config.ptr or method_config(config.method, steps=steps, log_freq=log_freq)
+    ptr = config.ptr or training_method(config.method).ptr_config(steps=steps, log_freq=log_freq)
     policy_name = Path(config.policy.path).expanduser().name if config.policy.path else config.policy.label
     job_name = config.job_name or f"{config.method}_{policy_name}"
     output_dir = config.output_dir or f"outputs/train/{now:%Y-%m-%d}/{now:%H-%M-%S}_{job_name}"

@@ -11,9 +11,8 @@ from ptr_robot.data.segments.dataset import SegmentDataset
 from ptr_robot.errors import require
 from ptr_robot.files import whole_file
 from ptr_robot.method.distributed import sum_over_ranks
-from ptr_robot.method.scoring.screen import Screening
 from ptr_robot.method.types import PTROutput, Samples
-from ptr_robot.train.screening import corrected_instructions
+from ptr_robot.train.methods.base import EpisodeFinding, Preparation
 
 EPISODE_SCORES_FILE = "episode_scores.parquet"
 
@@ -22,7 +21,7 @@ class EpisodeLedger:
     """Sums for every episode of every source, from the end of the weights' warm-up on; each rank keeps its own."""
 
     def __init__(
-        self, dataset: SegmentDataset, device: torch.device | str = "cpu", screening: Screening | None = None
+        self, dataset: SegmentDataset, device: torch.device | str = "cpu", preparation: Preparation | None = None
     ) -> None:
         self._places: list[tuple[int, int, str, int]] = []  # row of the sums, source id, repo id, episode index
         total = 0
@@ -31,13 +30,7 @@ class EpisodeLedger:
                 number = episode.episode_index
                 self._places.append((total + number, source_id, source.config.repo_id, number))
             total += source.index.total_episodes
-        self._screened: dict[int, tuple[int, float | None, float]] = {}  # chunks, standing and weight of screening
-        self._corrected: dict[int, str] = {}
-        if screening is not None:
-            self._corrected = corrected_instructions(dataset, screening)
-            columns = (screening.num_chunks, screening.z_scores, screening.weights)
-            rows = zip(*(column.tolist() for column in columns), strict=True)
-            self._screened = dict(zip(screening.episode_ids.tolist(), rows, strict=True))
+        self._preparation = preparation or Preparation()
         # Columns: samples, scored samples, Σ score, Σ weight.
         self.sums = torch.zeros(total, 4, dtype=torch.float64, device=device)
 
@@ -61,18 +54,19 @@ class EpisodeLedger:
     def write(self, totals: Tensor, file: Path) -> None:
         """One row an episode, whole or not at all; an episode that never came has empty means.
 
-        What screening found holds for the whole run; the samples are those that training saw.
+        What the method found before training holds for the whole run; the samples are those that training saw.
         """
         pyarrow, parquet = require("pyarrow", "lerobot"), require("pyarrow.parquet", "lerobot")
         rows = [row for row, *_ in self._places]
         samples, scored, scores, weights = totals[rows].cpu().unbind(1)
         mean_scores, mean_weights = _means(scores, scored), _means(weights, samples)
-        if self._screened:
-            known = [self._screened.get(row, (0, None, 1.0)) for row in rows]
-            scored = torch.tensor([chunks for chunks, _, _ in known])
-            mean_scores = [standing for _, standing, _ in known]
+        findings, instructions = self._preparation.findings, self._preparation.instructions
+        if findings:
+            known = [findings.get(row, EpisodeFinding(num_chunks=0, score=None, weight=1.0)) for row in rows]
+            scored = torch.tensor([found.num_chunks for found in known])
+            mean_scores = [found.score for found in known]
             means = zip(mean_weights, known, strict=True)
-            mean_weights = [weight if mean is None else mean for mean, (_, _, weight) in means]
+            mean_weights = [found.weight if mean is None else mean for mean, found in means]
         table = pyarrow.table(
             {
                 "source_id": [source_id for _, source_id, _, _ in self._places],
@@ -82,7 +76,7 @@ class EpisodeLedger:
                 "num_scored": scored.long().numpy(),
                 "mean_score": pyarrow.array(mean_scores, pyarrow.float64()),
                 "mean_weight": pyarrow.array(mean_weights, pyarrow.float64()),
-                "corrected_instruction": pyarrow.array([self._corrected.get(row) for row in rows], pyarrow.string()),
+                "corrected_instruction": pyarrow.array([instructions.get(row) for row in rows], pyarrow.string()),
             }
         )
         with whole_file(file) as target:

@@ -19,12 +19,12 @@ from ptr_robot.train.checkpoint import STATE, latest_checkpoint, remove_unfinish
 from ptr_robot.train.config import RunPlan, TrainConfig
 from ptr_robot.train.episode_records import EPISODE_SCORES_FILE, EpisodeLedger
 from ptr_robot.train.interruption import StopRequest
+from ptr_robot.train.methods.registry import training_method
 from ptr_robot.train.metrics import MetricWindow
 from ptr_robot.train.optimisation import Optimiser, StepResult
 from ptr_robot.train.processes import agree_on_plan, make_accelerator, others_may_end
 from ptr_robot.train.records import RunRecords
 from ptr_robot.train.run_folder import check_free, describe_run, occupied
-from ptr_robot.train.screening import describe_screening
 from ptr_robot.train.step_progress import TrainingProgress
 from ptr_robot.train.trained import TrainedPolicy
 from ptr_robot.train.training_state import TrainingState
@@ -75,9 +75,10 @@ class Trainer:
         self.parts = parts
         self.accelerator = accelerator
         self.optimiser = Optimiser(plan, parts.module, accelerator)
-        self.ledger = EpisodeLedger(parts.everything, accelerator.device, parts.screening)
+        self.ledger = EpisodeLedger(parts.everything, accelerator.device, parts.preparation)
         self.window = MetricWindow(accelerator.device)
-        self.state = TrainingState(self.optimiser, parts.loader, self.ledger, self.window, parts.screening)
+        method = training_method(plan.config.method)
+        self.state = TrainingState(self.optimiser, parts.loader, self.ledger, self.window, method, parts.preparation)
         self.trained = TrainedPolicy(parts.policy, parts.module.ptr.belief, parts.sources)
         self.steps_done = 0
         self.saved: Path | None = None
@@ -95,8 +96,8 @@ class Trainer:
             with StopRequest(self.accelerator.device) as stop, progress:
                 if checkpoint is not None:
                     progress.say(f"resumed from {checkpoint}")
-                elif self.parts.screening is not None:
-                    progress.say(describe_screening(self.parts.screening, self.parts.everything))
+                elif self.parts.preparation.summary is not None:
+                    progress.say(self.parts.preparation.summary)
                 exit_code = self._steps(stop, records, progress)
         finally:
             if records is not None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ptr_robot.data.segments.batch import UNIFIED_DIM, SegmentBatch
+from ptr_robot.data.segments.dataset import SegmentDataset
 from ptr_robot.method.ptr.algorithm import PTR
 from ptr_robot.method.types import Samples
 
@@ -20,12 +22,13 @@ class SampleFacts:
     """What a run knows about its samples beyond a batch."""
 
     action_slots: Tensor  # (A,) int64: the slots that any robot of the run acts by
-    prior_weights: Tensor | None = None  # (episodes,) the user's own factors
+    episode_weights: Tensor | None = None  # (episodes,) factors that were decided before the first step
 
-    def times(self, weights: Tensor) -> SampleFacts:  # (episodes,)
-        """The same with another factor on the weights."""
-        prior = weights if self.prior_weights is None else self.prior_weights * weights
-        return SampleFacts(self.action_slots, prior)
+    @staticmethod
+    def of(dataset: SegmentDataset, episode_weights: Tensor | None = None) -> SampleFacts:
+        """Those of a dataset."""
+        masks = [source.action_map.slots.mask for source in dataset.sources]
+        return SampleFacts(torch.from_numpy(np.flatnonzero(np.any(masks, axis=0))), episode_weights)
 
     def action_targets(self, batch: SegmentBatch) -> Tensor:  # (B T, L A)
         """The recorded chunks, zero where padded."""
@@ -38,7 +41,7 @@ def make_samples(ptr: PTR, batch: SegmentBatch, facts: SampleFacts | None = None
     """The ``B x T`` chunks of a batch as one flat list in (B, T) order."""
     num_chunks = batch.num_chunks
     episode_ids = batch.episode_id.repeat_interleave(num_chunks)
-    prior = facts.prior_weights if facts else None
+    weights = facts.episode_weights if facts else None
     return Samples(
         targets=segment_targets(ptr, batch).flatten(0, 1),
         has_target=batch.has_target.flatten(),
@@ -50,7 +53,7 @@ def make_samples(ptr: PTR, batch: SegmentBatch, facts: SampleFacts | None = None
         offsets=relative_offsets(batch).flatten(),
         is_padding=batch.chunk_is_pad.flatten(),
         action_targets=facts.action_targets(batch) if facts and ptr.widths.action_target else None,
-        prior_weights=None if prior is None else prior.to(episode_ids.device)[episode_ids],
+        prior_weights=None if weights is None else weights.to(episode_ids.device)[episode_ids],
     )
 
 

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import fields, replace
-from pathlib import Path
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
-from ptr_robot.data.config import SourceConfig
 from ptr_robot.data.segments.batch import SegmentBatch
 from ptr_robot.data.segments.dataset import SegmentDataset
 from ptr_robot.data.segments.loader import read_blocks
-from ptr_robot.errors import ConfigError, DataError, PTRError, require
+from ptr_robot.errors import DataError, PTRError, require
 from ptr_robot.method.ptr.targets import EMATargetEncoder
 from ptr_robot.method.scoring.screen import MIN_KEPT_WEIGHT, Report, Screening, ScreeningConfig, Transitions, screen
 from ptr_robot.train.samples import SampleFacts, encode_frames, take_frames
 from ptr_robot.train.step_progress import ScreeningProgress
-from ptr_robot.train.tensor_files import read_tensors, save_tensors
 
-SCREENING_FILE = "screening.safetensors"
 _SEGMENTS_AT_ONCE = 64
 _LEAST_CHUNKS = 4  # of an episode, however many episodes there are
 _MIN_STRIDE = 4  # frames between two chunks that are looked at: neighbours say the same
@@ -35,7 +30,7 @@ def screen_once(
     *,
     vision_tower: nn.Module | None,
     num_prefix_tokens: int,
-    device: torch.device,
+    device: torch.device | str,
     num_workers: int,
     rank: int,
     world_size: int,
@@ -115,106 +110,6 @@ def _keep_of_each_source(found: Screening, dataset: SegmentDataset, share: float
             best = rows[found.z_scores[rows].argsort(descending=True, stable=True)]
             weights[best[: math.ceil(share * len(rows))]] = MIN_KEPT_WEIGHT
     return replace(found, weights=weights)
-
-
-def write_screening(screening: Screening, folder: Path) -> None:
-    """For a run that is resumed: it goes on with the episodes it began with, whatever screening would find now."""
-    save_tensors({field.name: getattr(screening, field.name) for field in fields(screening)}, folder / SCREENING_FILE)
-
-
-def read_screening(folder: Path) -> Screening | None:
-    """None where the run has not kept it."""
-    file = folder / SCREENING_FILE
-    if not file.is_file():
-        return None
-    tensors, names = read_tensors(file), {field.name for field in fields(Screening)}
-    if tensors.keys() != names:
-        raise DataError(f"{file} is not a record of screening; resume from another checkpoint")
-    return Screening(**tensors)
-
-
-def check_screened(screening: Screening, dataset: SegmentDataset) -> None:
-    """Refuse what was found of other data: a resumed run must have the episodes and instructions it began with."""
-    episodes = {
-        int(first) + episode.episode_index
-        for source, first in zip(dataset.sources, dataset.first_episodes, strict=True)
-        for episode in source.index.episodes
-    }
-    is_known = set(screening.episode_ids.tolist()) <= episodes
-    if not is_known or int(screening.instructions.max()) >= len(dataset.task_ids):
-        raise ConfigError(
-            f"cannot resume the data: screening judged {len(screening.episode_ids)} episodes, not all of which are "
-            "there now; give the dataset and the episodes that the run began with"
-        )
-
-
-def kept_sources(dataset: SegmentDataset, weights: Tensor, sources: Sequence[SourceConfig]) -> list[SourceConfig]:
-    """The sources without the episodes that weigh nothing.
-
-    Leaving them out and weighing them by zero have the same expectation, but batches without them are full.
-    """
-    kept, first = [], 0
-    for source, config in zip(dataset.sources, sources, strict=True):
-        numbers = [episode.episode_index for episode in source.index.episodes]
-        chosen = [number for number in numbers if weights[first + number] > 0]
-        if not chosen:
-            raise DataError(
-                f"{config.repo_id}: the episodes that screening keeps all weigh nothing by dataset.episode_weights; "
-                "give one of them a weight, or add --method=sft"
-            )
-        kept.append(replace(config, episodes=chosen))
-        first += source.index.total_episodes
-    return kept
-
-
-def corrected_instructions(dataset: SegmentDataset, screening: Screening) -> dict[int, str]:
-    """The episodes that get another instruction than they came with, by episode_id."""
-    texts = {number: text for text, number in dataset.task_ids.items()}
-    found = (screening.episode_ids, screening.instructions, screening.is_corrected)
-    rows = zip(*(column.tolist() for column in found), strict=True)
-    return {episode: texts[task] for episode, task, is_corrected in rows if is_corrected}
-
-
-def episode_weights(screening: Screening, num_episodes: int) -> Tensor:  # (episodes,)
-    """A weight for every number of an episode; one for those too short to be judged."""
-    weights = torch.ones(num_episodes)
-    weights[screening.episode_ids] = screening.weights
-    return weights
-
-
-def describe_screening(screening: Screening, dataset: SegmentDataset) -> str:
-    """One line: how many episodes are kept, and which are not, as far as they fit."""
-    names = _episode_names(dataset)
-    left_out, corrected = (
-        [names[number] for number in screening.episode_ids[chosen].tolist()]
-        for chosen in (screening.weights == 0, screening.is_corrected)
-    )
-    count = len(screening.episode_ids)
-    unjudged = sorted(names.keys() - set(screening.episode_ids.tolist()))
-    rest = f"; too short to be judged, and kept: {_listed([names[number] for number in unjudged])}" if unjudged else ""
-    return (
-        f"screened {count} episodes: {count - len(left_out)} are kept, {_listed(left_out)} left out, "
-        f"{_listed(corrected)} given another instruction{rest}"
-    )
-
-
-def _episode_names(dataset: SegmentDataset) -> dict[int, str]:
-    """Each episode by its number, after the name of its dataset where there are several."""
-    full = [source.config.repo_id for source in dataset.sources]
-    short = [Path(name).name for name in full]
-    unique = short if len(set(short)) == len(short) else full
-    places = [f"{name}:" for name in unique] if len(full) > 1 else [""]
-    return {
-        first + episode.episode_index: f"{place}{episode.episode_index}"
-        for source, first, place in zip(dataset.sources, dataset.first_episodes, places, strict=True)
-        for episode in source.index.episodes
-    }
-
-
-def _listed(names: Sequence[str], most: int = 8) -> str:
-    """How many, and the first of them: `2 (0, 19)`."""
-    shown = [*names[:most], *(["..."] if len(names) > most else [])]
-    return f"{len(names)} ({', '.join(shown)})" if names else "0"
 
 
 def _numbers(dataset: SegmentDataset, max_chunks: int) -> list[int]:

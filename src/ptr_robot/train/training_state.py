@@ -12,12 +12,11 @@ from torch import Tensor
 
 from ptr_robot.data.segments.loader import SegmentLoader
 from ptr_robot.errors import DataError
-from ptr_robot.method.scoring.screen import Screening
 from ptr_robot.policy.policy_files import load_weights
 from ptr_robot.train.episode_records import EpisodeLedger
+from ptr_robot.train.methods.base import Preparation, TrainingMethod
 from ptr_robot.train.metrics import MetricWindow
 from ptr_robot.train.optimisation import Optimiser
-from ptr_robot.train.screening import write_screening
 from ptr_robot.train.sharding import shared_like, whole_tensors
 from ptr_robot.train.tensor_files import read_tensors, save_tensors
 
@@ -43,7 +42,8 @@ class TrainingState:
     loader: SegmentLoader
     ledger: EpisodeLedger
     window: MetricWindow
-    screening: Screening | None = None  # read before the rest: it decides which episodes the loader has
+    method: TrainingMethod
+    preparation: Preparation  # read before the rest: it decides which episodes the loader has
 
     def gather(self) -> GatheredState:
         """The optimiser's and PTR's tensors; of a sharded run every process takes part, and the first keeps them."""
@@ -60,20 +60,20 @@ class TrainingState:
         save_tensors(gathered.adam, folder / OPTIMISER_FILE)
         save_tensors(gathered.ptr, folder / PTR_FILE)
         save_tensors({"episode_totals": episode_totals, **self.window.state_dict()}, folder / SUMS_FILE)
-        if self.screening is not None:
-            write_screening(self.screening, folder)
+        self.method.save_state(self.preparation, folder)
         record = {
             "step": step,
             "scheduler": optimiser.schedule.state_dict(),
             "loader": self.loader.state_dict(),
-            "prior_weights": self._prior_weights(),
+            "episode_weights": self._episode_weights(),
         }
         (folder / STATE_FILE).write_text(json.dumps(record, indent=2) + "\n")
 
     def read(self, folder: Path) -> int:
         """Take everything back, in place; gives the number of steps that were done."""
         record = read_state(folder)
-        if record.get("prior_weights", self._prior_weights()) != self._prior_weights():
+        weights = self._episode_weights()
+        if record.get("episode_weights", record.get("prior_weights", weights)) != weights:  # the latter: version 0.1
             raise DataError(
                 "the run was begun with other weights of episodes; bring the file that dataset.episode_weights named "
                 "back as it was, or start another run"
@@ -95,12 +95,12 @@ class TrainingState:
         own = ptr.state_dict()
         ptr.load_state_dict({name: shared_like(value, own[name]) for name, value in read_tensors(file).items()})
 
-    def _prior_weights(self) -> str | None:
+    def _episode_weights(self) -> str | None:
         """A digest of how much each episode counts beforehand."""
         facts = self.optimiser.module.facts
-        if facts is None or facts.prior_weights is None:
+        if facts is None or facts.episode_weights is None:
             return None
-        return hashlib.sha256(facts.prior_weights.cpu().numpy().tobytes()).hexdigest()
+        return hashlib.sha256(facts.episode_weights.cpu().numpy().tobytes()).hexdigest()
 
 
 def read_state(folder: Path) -> dict[str, Any]:

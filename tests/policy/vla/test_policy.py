@@ -115,7 +115,6 @@ def test_an_observation_is_the_present_and_never_the_future():
         has_target=torch.ones(2, 2, dtype=torch.bool),
         offset_steps=torch.full((2, 2), LENGTH),
         sample_id=torch.arange(4).view(2, 2),
-        phase=torch.zeros(2, 2),
         episode_id=torch.arange(2),
         task_id=torch.zeros(2, dtype=torch.int64),
         source_id=torch.zeros(2, dtype=torch.int64),

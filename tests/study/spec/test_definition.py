@@ -130,7 +130,7 @@ def test_a_setting_changes_only_what_it_names(tmp_path: Path) -> None:
         ({"methods": ["stf"]}, "there is no method 'stf'; did you mean 'sft'"),
         ({"methods": ["sft", "sft"]}, "methods: 'sft' stands there twice"),
         ({"methods": "sft"}, "methods must be a list"),
-        ({"methods": [{"name": "a", "method": "papr"}]}, "a: there is no training method 'papr'; did you mean 'paper'"),
+        ({"methods": [{"name": "a", "method": "papr"}]}, "a: there is no method 'papr'; did you mean 'paper'"),
         (
             {"methods": [{"name": "a", "ptr": {"weights": {"w_max": 8.0}}}]},
             "a: ptr.weights.w_max would change nothing: the method 'sft' scores nothing",

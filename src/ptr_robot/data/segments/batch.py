@@ -37,7 +37,6 @@ class SegmentBatch:
     has_target: Tensor  # (B, T) bool: the future frame lies within the episode
     offset_steps: Tensor  # (B, T) int64: Δ of each chunk
     sample_id: Tensor  # (B, T) int64: global frame index of the chunk's start, unique over all sources; -1 in padding
-    phase: Tensor  # (B, T) float32: where in its episode the chunk starts, 0 to 1
     episode_id: Tensor  # (B,) int64, unique over all sources
     task_id: Tensor  # (B,) int64, unique over all sources; equal instructions share one id
     source_id: Tensor  # (B,) int64

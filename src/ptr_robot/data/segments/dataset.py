@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,23 +31,45 @@ class SegmentDataset:
         self,
         config: DataConfig,
         seed: int = 0,
-        instructions: Mapping[int, str] | None = None,
+        instructions: Mapping[int, str] | None = None,  # in place of the recorded ones, by episode_id
         episode_weights: NDArray[np.float64] | None = None,  # (episodes,) that the normalisers' statistics follow
+        opened: Sequence[Source] | None = None,  # the config's sources, where they are open already
     ) -> None:
         if not config.sources:
             raise ConfigError("the data has no sources; give at least one, such as sources: [{repo_id: owner/name}]")
         self.config = config
         self.layout = SegmentLayout.of(config, seed)
-        self.sources: tuple[Source, ...] = _open_sources(config, episode_weights)
+        self.sources: tuple[Source, ...] = tuple(opened or _open_sources(config, episode_weights))
         _check_num_chunks(config, max(episode.length for source in self.sources for episode in source.index.episodes))
         self.num_views = max(len(source.cameras) for source in self.sources)
         for source, problem in self.left_out:
             logger.warning("left out of %s: %s", source.config.repo_id, problem)
         self._numbering = SegmentNumbering(self.sources, self.layout)
         texts = [text for source in self.sources for _, text in sorted(source.index.tasks.items())]
-        self._instructions = dict(instructions or {})  # in place of the recorded ones, by episode_id
+        self._instructions = dict(instructions or {})
         texts += self._instructions.values()
         self.task_ids: dict[str, int] = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+
+    def restricted(
+        self,
+        kept: Sequence[Collection[int]] | None,
+        instructions: Mapping[int, str],
+        episode_weights: NDArray[np.float64] | None = None,  # (episodes,) that the normalisers' statistics follow
+    ) -> SegmentDataset:
+        """Of each source the episodes with these indices, and some of them with other instructions.
+
+        Nothing is checked again, and episodes and samples keep their numbers.
+        """
+        sources = self.sources
+        if kept is not None or episode_weights is not None:
+            chosen = kept or [[episode.episode_index for episode in source.index.episodes] for source in sources]
+            places = zip(sources, chosen, self.first_episodes, strict=True)
+            sources = tuple(
+                source.restricted(episodes, None if episode_weights is None else episode_weights[first:])
+                for source, episodes, first in places
+            )
+        config = dataclasses.replace(self.config, sources=[source.config for source in sources])
+        return SegmentDataset(config, self.layout.seed, instructions, opened=sources)
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -115,7 +138,6 @@ class SegmentDataset:
             "has_target": plan.has_target,
             "offset_steps": plan.offset_steps,
             "sample_id": np.where(plan.chunk_is_pad, -1, places.first_sample[:, None] + plan.chunk_starts),
-            "phase": (plan.state_rows / np.maximum(1, places.length - 1)[:, None]).astype(np.float32),
             "episode_id": places.episode_id,
             "task_id": np.array([self.task_ids[text] for text in instructions], dtype=np.int64),
             "source_id": places.source,

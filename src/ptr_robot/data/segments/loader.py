@@ -8,7 +8,7 @@ import multiprocessing.util
 import os
 import signal
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -252,17 +252,28 @@ def make_loader(
     batch_size: int,
     *,
     seed: int = 0,
+    episode_weights: NDArray[np.float64] | None = None,  # (episodes,) by which segments are drawn; None: all alike
+    **options: Any,
+) -> SegmentLoader:
+    """Open the sources of ``config`` and give their segments in batches; the options are those of ``load_segments``."""
+    dataset = SegmentDataset(config, seed, episode_weights=episode_weights)
+    return load_segments(dataset, batch_size, seed=seed, episode_weights=episode_weights, **options)
+
+
+def load_segments(
+    dataset: SegmentDataset,
+    batch_size: int,
+    *,
+    seed: int = 0,
     num_workers: int = 0,
     shuffle: bool = True,
     drop_last: bool = True,
     rank: int = 0,
     world_size: int = 1,
     pin_memory: bool = False,
-    instructions: Mapping[int, str] | None = None,  # in place of the recorded ones, by episode_id
     episode_weights: NDArray[np.float64] | None = None,  # (episodes,) by which segments are drawn; None: all alike
 ) -> SegmentLoader:
-    """Open the sources of ``config`` and give their segments in batches of ``batch_size`` a rank."""
-    dataset = SegmentDataset(config, seed, instructions, episode_weights)
+    """The segments of a dataset in batches of ``batch_size`` a rank."""
     given = [source.config.weight for source in dataset.sources]
     weights = tuple(weight for weight in given if weight is not None)
     order = EpochOrder(dataset.counts, weights or None, seed, shuffle)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,6 +53,17 @@ class Source:
     cameras: tuple[str | None, ...]  # V: a feature key, or None where this source lacks the view
     frames: FrameCache
 
+    def restricted(
+        self,
+        episodes: Collection[int],
+        episode_weights: NDArray[np.float64] | None = None,  # (episodes,) by index; None: all alike
+    ) -> Source:
+        """The same without other episodes, and with the statistics of those that are left."""
+        chosen = tuple(episode for episode in self.index.episodes if episode.episode_index in episodes)
+        config = dataclasses.replace(self.config, episodes=[episode.episode_index for episode in chosen])
+        index = dataclasses.replace(self.index, episodes=chosen, left_out=())
+        return _with_tables(config, index, self.robot, self.cameras, self.frames, episode_weights)
+
 
 def open_source(
     config: SourceConfig,
@@ -75,7 +87,20 @@ def open_source(
             raise ConfigError(f"{index.root}: {key!r} is a camera, not a vector; {_hint(index)}")
         slots.check_size(f"{index.root}: {key!r} (robot {robot.name})", index.feature(key).size)
     cache_dir = default_cache_dir() if data.cache_dir is None else Path(data.cache_dir).expanduser()
-    tables = open_tables(index, config.state_key, config.action_key, cache_dir)
+    cameras = _cameras(config, index) if data.image_size else ()
+    frames = FrameCache(index, cache_dir, data.image_size, data.resize)
+    return _with_tables(config, index, robot, cameras, frames, episode_weights)
+
+
+def _with_tables(
+    config: SourceConfig,
+    index: DatasetIndex,
+    robot: Robot,
+    cameras: tuple[str | None, ...],
+    frames: FrameCache,
+    episode_weights: NDArray[np.float64] | None,
+) -> Source:
+    tables = open_tables(index, config.state_key, config.action_key, frames.folder)
     statistics = {
         part: tables.statistics(part) if episode_weights is None else weighted(tables, part, index, episode_weights)
         for part in ("states", "actions")
@@ -87,8 +112,8 @@ def open_source(
         state_map=_unified(robot.state, statistics["states"], config.normaliser),
         action_map=_unified(robot.action, statistics["actions"], config.normaliser),
         tables=tables,
-        cameras=_cameras(config, index) if data.image_size else (),
-        frames=FrameCache(index, cache_dir, data.image_size, data.resize),
+        cameras=cameras,
+        frames=frames,
     )
 
 

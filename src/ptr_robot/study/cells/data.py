@@ -18,6 +18,7 @@ from ptr_robot.study.cells.data_jobs import DatasetJob, RuleJob, source_fields
 from ptr_robot.study.cells.judged_episode import JudgedEpisode, fault_kinds_of, training_judgements
 from ptr_robot.study.cells.judgement import Suspicion, episode_weights, kept_episodes
 from ptr_robot.study.spec.method_row import MethodRow
+from ptr_robot.train.methods.registry import training_method
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class CellData:
 
     def num_training_episodes(self, judged: Sequence[JudgedEpisode], row: MethodRow) -> int:
         """Episodes that count at all, of all sources; screening decides after the data was prepared."""
-        if row.screens:
+        if training_method(row.method).leaves_out_episodes:
             return sum(episode.weight is None or episode.weight > 0 for episode in judged)
         return sum(source.num_training_episodes for source in self.sources)
 

@@ -6,9 +6,8 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ptr_robot.method.mixture import POPULATIONS_VERSION
 from ptr_robot.method.ptr.config import PTRConfig
-from ptr_robot.method.scoring.config import SCREENING_VERSION, ScreeningConfig
+from ptr_robot.method.scoring.config import ScreeningConfig
 from ptr_robot.policy.vla.registration import VLAChoice
 from ptr_robot.study.cells.data import CellData
 from ptr_robot.study.cells.data_jobs import CACHE_FOLDER
@@ -16,6 +15,7 @@ from ptr_robot.study.spec.definition import TrainingSettings
 from ptr_robot.study.spec.method_row import MethodRow
 from ptr_robot.train.config import DatasetConfig, OptimizerConfig, TrainConfig
 from ptr_robot.train.config_file import flattened
+from ptr_robot.train.methods.registry import training_method
 from ptr_robot.train.records import read_records
 
 if TYPE_CHECKING:
@@ -77,12 +77,10 @@ def non_default_settings(
     """
     usual = flattened(dataclasses.asdict(PTRConfig()))
     changed = {name: value for name, value in all_settings(row, training).items() if usual[name] != value}
+    method = training_method(row.method)
     if row.screens:
         changed["screening"] = dataclasses.asdict(screening or ScreeningConfig())
-        changed["screening_version"] = SCREENING_VERSION
-    elif changed.get("weights.map") == "populations":
-        changed["populations_version"] = POPULATIONS_VERSION
-    return changed
+    return changed | method.versions(row.ptr_config(steps=training.steps, log_freq=training.log_freq))
 
 
 def all_settings(row: MethodRow, training: TrainingSettings) -> dict[str, Any]:

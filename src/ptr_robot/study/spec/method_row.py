@@ -11,9 +11,9 @@ from ptr_robot.errors import ConfigError, did_you_mean
 from ptr_robot.method.ptr.config import PTRConfig
 from ptr_robot.scorers import scorer_names
 from ptr_robot.study.spec.names import check_name
-from ptr_robot.train.config import METHODS as TRAINING_METHODS
-from ptr_robot.train.config import method_config, unread_setting
+from ptr_robot.train.config import unread_setting
 from ptr_robot.train.config_file import flattened
+from ptr_robot.train.methods.registry import training_method
 
 TRUTH = "truth"  # in place of a rule: the ground truth, for rows that no user can have
 
@@ -68,9 +68,10 @@ class MethodRow:
 
     def __post_init__(self) -> None:
         check_name("method", self.name)
-        if self.method not in TRAINING_METHODS:
-            hint = did_you_mean(self.method, TRAINING_METHODS)
-            raise ConfigError(f"{self.name}: there is no training method {self.method!r}; {hint}")
+        try:
+            training_method(self.method)
+        except ConfigError as error:
+            raise ConfigError(f"{self.name}: {error}") from error
         config = self.ptr_config(steps=1, log_freq=1)
         if (unread := unread_setting(config, flattened(self.ptr))) is not None:
             name, why = unread
@@ -94,18 +95,18 @@ class MethodRow:
 
     @property
     def screens(self) -> bool:
-        """Whether training leaves episodes out by itself, before its first step."""
-        return self.method == "screened"
+        """Whether the method has settings of screening."""
+        return "screening" in training_method(self.method).own_settings
 
     @property
     def weighs_itself(self) -> bool:
         """Whether the run finds scores and weights of its own, in training or before it."""
-        return self.screens or self.ptr_config(steps=1, log_freq=1).scorer.enabled
+        return training_method(self.method).scores_episodes(self.ptr_config(steps=1, log_freq=1))
 
     def ptr_config(self, *, steps: int, log_freq: int) -> PTRConfig:
         """The method's settings for a run of that length, with the row's changes."""
         try:
-            return changed(method_config(self.method, steps=steps, log_freq=log_freq), self.ptr, "ptr")
+            return changed(training_method(self.method).ptr_config(steps=steps, log_freq=log_freq), self.ptr, "ptr")
         except ConfigError as error:
             raise ConfigError(f"{self.name}: {error}") from error
 

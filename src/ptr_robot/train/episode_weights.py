@@ -15,7 +15,7 @@ from ptr_robot.errors import ConfigError, DataError
 _LEAST = 1e-6
 
 
-def read_prior_weights(file: Path, dataset: SegmentDataset) -> Tensor:  # (episodes,)
+def read_episode_weights(file: Path, dataset: SegmentDataset) -> Tensor:  # (episodes,)
     """A factor for every episode of the one source, from a JSON object {"episode_index": weight}."""
     if len(dataset.sources) != 1:
         raise ConfigError(

@@ -79,7 +79,7 @@ def take(observation: Observation, rows: list[int]) -> Observation:
 def make_chunk(count: int = 3, seed: int = 1) -> ActionChunk:
     generator = torch.Generator().manual_seed(seed)
     actions = torch.randn(count, LENGTH, 200, generator=generator) * slots_mask(count, ACTION_SLOTS).unsqueeze(1)
-    return ActionChunk(actions=actions, step_mask=torch.ones(count, LENGTH, dtype=torch.bool))
+    return ActionChunk(actions=actions, action_is_pad=torch.zeros(count, LENGTH, dtype=torch.bool))
 
 
 def generator(seed: int = 0) -> torch.Generator:

@@ -36,7 +36,6 @@ def batch() -> SegmentBatch:
         actions=torch.randn(*grid, LENGTH, 200, generator=draws) * slots_mask(SEGMENTS, ACTION_SLOTS)[:, None, None],
         action_mask=slots_mask(SEGMENTS, ACTION_SLOTS),
         action_is_pad=torch.zeros(*grid, LENGTH, dtype=torch.bool),
-        chunk_is_pad=torch.zeros(grid, dtype=torch.bool),
         has_target=torch.ones(grid, dtype=torch.bool),
         offset_steps=torch.full(grid, LENGTH),
         sample_id=torch.arange(SEGMENTS * CHUNKS).view(grid),

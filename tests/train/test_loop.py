@@ -188,7 +188,7 @@ def test_episode_means_are_those_of_a_plain_loop(settings):
         output, samples = result.outputs[0], result.samples[0]
         ledger.add(output, samples)
         for row, episode in enumerate(samples.episode_ids.tolist()):
-            if not samples.is_padding[row]:
+            if not samples.chunk_is_pad[row]:
                 entry = output.scores[row].item(), output.weights[row].item(), output.is_scored[row].item()
                 seen.setdefault(episode, []).append(entry)
     file = Path(config.output_dir) / "scores.parquet"

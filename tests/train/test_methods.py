@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from datetime import datetime
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,6 +27,8 @@ from ptr_robot.train.methods import registry
 from ptr_robot.train.methods.base import EpisodeFinding, Preparation, TrainingMethod
 from ptr_robot.train.methods.registry import register_method, training_method
 from ptr_robot.train.methods.screened import SCREENING_FILE
+
+from .conftest import LENGTHS
 
 OTHER_TEXT = "close the drawer"
 
@@ -132,3 +136,15 @@ def test_a_checkpoint_of_the_first_version_is_resumed(settings, monkeypatch):
     train(dataclasses.replace(config, resume=True), checkpoint=state.parent)
     resumed = load_file(run / "checkpoints/last/pretrained_model/model.safetensors")
     assert all(torch.equal(resumed[name], expected[name]) for name in expected)
+
+
+@pytest.mark.usefixtures("_registry_of_its_own")
+def test_the_documents_method_trains_on_the_longer_half(settings):
+    text = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
+    (block,) = [block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "LongerHalf" in block]
+    names: dict = {}
+    exec(block, names)
+    register_method(names["LongerHalf"])
+    parts = build_parts(resolve(settings(method="longer-half", ptr=None), datetime.now()))
+    kept = [LENGTHS[episode.episode_index] for episode in parts.loader.dataset.sources[0].index.episodes]
+    assert sorted(kept) == sorted(LENGTHS)[-2:]

@@ -87,7 +87,7 @@ def test_state_targets_and_identities(settings):
             assert samples.episode_ids[row] == batch.episode_id[segment]
             assert samples.task_ids[row] == batch.task_id[segment]
             assert samples.states[row].equal(batch.states[segment, chunk])
-            assert samples.is_padding[row] == batch.chunk_is_pad[segment, chunk]
+            assert samples.chunk_is_pad[row] == batch.chunk_is_pad[segment, chunk]
             assert samples.offsets[row] == 0
 
 

@@ -71,7 +71,7 @@ class PTRACTPolicy(PTRPolicyMixin, ACTPolicy):  # type: ignore[misc]
             contexts=self._contexts(inputs[0], outputs[0], has_latent=mean is not None),
             action_tokens=self._embed(chunk["action"]),
             action_states=decoded[0][0][0],
-            step_mask=~is_pad,
+            action_is_pad=is_pad,
         )
 
     def _embed(self, actions: Tensor) -> Tensor:  # (B, L, D)

@@ -230,7 +230,7 @@ class PTRPolicyMixin:
             episode_ids=repeat("episode_index"),
             task_ids=repeat("task_index"),
             states=None if states is None else torch.stack(states, dim=1).flatten(0, 1),
-            is_padding=window.is_padding.flatten() if num_chunks > 1 else None,
+            chunk_is_pad=window.chunk_is_pad.flatten() if num_chunks > 1 else None,
             action_targets=_recorded(window) if self.ptr.method.widths.action_target else None,
             prior_weights=None if self._frame_weights is None else self._frame_weights(index),
         )

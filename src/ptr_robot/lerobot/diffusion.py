@@ -99,7 +99,7 @@ class PTRDiffusionPolicy(PTRPolicyMixin, DiffusionPolicy):  # type: ignore[misc]
             contexts=self._contexts(inputs[0][1]["global_cond"], chunk[STATE]),
             action_tokens=self.ptr.embedder(actions),
             action_states=last[0].transpose(1, 2) if last else None,  # a compiled U-Net shows no layers
-            step_mask=is_real,
+            action_is_pad=~is_real,
         )
 
     def _contexts(self, conditioning: Tensor, states: Tensor) -> Tensor:  # (B, n F), (B, n, S) -> (B, n (F - S))

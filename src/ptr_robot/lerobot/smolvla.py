@@ -84,7 +84,7 @@ class PTRSmolVLAPolicy(PTRPolicyMixin, SmolVLAPolicy):  # type: ignore[misc]
             contexts=masked_mean(contexts[0], self._context_mask(prefixes[0].result)).float(),
             action_tokens=model.action_in_proj(actions),
             action_states=states[0][0][0],
-            step_mask=is_real,
+            action_is_pad=~is_real,
         )
 
     def _context_mask(self, prefix: Prefix) -> Tensor:  # (B, P) bool

@@ -75,14 +75,16 @@ def shrink(images: Tensor, pixels: int) -> Tensor:  # (B, 3, H, W)
     return F.interpolate(images, size=size, mode="bilinear", antialias=True, align_corners=False)
 
 
-def sample_losses(errors: Tensor, step_mask: Tensor, *, over_valid_steps: bool) -> Tensor:  # (N, L, D), (N, L) -> (N,)
+def sample_losses(
+    errors: Tensor, is_real_step: Tensor, *, over_valid_steps: bool
+) -> Tensor:  # (N, L, D), (N, L) -> (N,)
     """One loss a sample whose mean over the batch is the base policy's own loss.
 
     That is a mean over the real steps of the whole batch (``over_valid_steps``), or over all steps with zeros on
     padding: either way each sample is divided by the same number.
     """
-    sums = (errors * step_mask.unsqueeze(-1)).sum(dim=(1, 2))
-    steps = step_mask.sum().clamp_min(1) / len(step_mask) if over_valid_steps else errors.shape[1]
+    sums = (errors * is_real_step.unsqueeze(-1)).sum(dim=(1, 2))
+    steps = is_real_step.sum().clamp_min(1) / len(is_real_step) if over_valid_steps else errors.shape[1]
     return sums / (steps * errors.shape[2])
 
 

@@ -54,7 +54,7 @@ class Window:
     chunks: tuple[Batch, ...]  # T batches as the base policy takes them
     frames: tuple[Batch, ...]  # T + 1 observations without a time axis; only targets are made of the last
     has_target: Tensor  # (B, T) bool
-    is_padding: Tensor  # (B, T) bool: chunks past the episode's end
+    chunk_is_pad: Tensor  # (B, T) bool: chunks past the episode's end
 
     @staticmethod
     def of(batch: Batch, layout: Layout) -> Window:
@@ -68,7 +68,7 @@ class Window:
             chunks=tuple(_chunk(batch, keys, layout, number) for number in range(layout.num_chunks)),
             frames=tuple({key: batch[key][:, number] for key in keys} for number in numbers),
             has_target=~padding[:, layout.num_history :],
-            is_padding=action_padding.all(dim=2),
+            chunk_is_pad=action_padding.all(dim=2),
         )
 
 

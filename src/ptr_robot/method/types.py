@@ -22,7 +22,7 @@ class ChunkForward:
     contexts: Tensor  # (N, Dh) h_t
     action_tokens: Tensor  # (N, L, Da) E_t, also A_t
     action_states: Tensor | None = None  # (N, L, Dc) C_t; needed by the belief tokenizer
-    step_mask: Tensor | None = None  # (N, L) bool: True on real steps, False on padding; None = all real
+    action_is_pad: Tensor | None = None  # (N, L) bool: True past the end of the episode; None = all real
 
     @staticmethod
     def stack(chunks: Sequence[ChunkForward]) -> ChunkForward:
@@ -47,7 +47,7 @@ class Samples:
     states: Tensor | None = None  # (N, S) normalised proprioception: for hard negatives
     source_ids: Tensor | None = None  # (N,) int64: for the shares of sources in the diagnostics
     offsets: Tensor | None = None  # (N,) normalised Δ' >= 0: for the offset discount
-    is_padding: Tensor | None = None  # (N,) bool: chunks past an episode's end, which count nowhere
+    chunk_is_pad: Tensor | None = None  # (N,) bool: chunks past an episode's end, which count nowhere
     action_targets: Tensor | None = None  # (N, Dt) the recorded chunk: for the channels action and instruction
     prior_weights: Tensor | None = None  # (N,) >= 0: a factor on each weight that the user brings
 

@@ -74,17 +74,17 @@ class ActionChunk:
     """The recorded actions that a policy learns from."""
 
     actions: Tensor  # (N, L, 200) float32, normalised
-    step_mask: Tensor  # (N, L) bool: True on real steps, False past the end of the episode
+    action_is_pad: Tensor  # (N, L) bool: True past the end of the episode
 
     @staticmethod
     def join(chunks: Sequence[ActionChunk]) -> ActionChunk:
         """One batch of them all, one after the other."""
         return ActionChunk(
             actions=torch.cat([chunk.actions for chunk in chunks]),
-            step_mask=torch.cat([chunk.step_mask for chunk in chunks]),
+            action_is_pad=torch.cat([chunk.action_is_pad for chunk in chunks]),
         )
 
     @staticmethod
     def at_chunk(batch: SegmentBatch, index: int) -> ActionChunk:
         """The recorded chunk ``index`` of every segment."""
-        return ActionChunk(actions=batch.actions[:, index], step_mask=~batch.action_is_pad[:, index])
+        return ActionChunk(actions=batch.actions[:, index], action_is_pad=batch.action_is_pad[:, index])

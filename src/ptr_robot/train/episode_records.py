@@ -38,8 +38,8 @@ class EpisodeLedger:
     def add(self, output: PTROutput, samples: Samples) -> None:
         """Count the chunks of one micro-batch; padding has no score and weighs nothing."""
         assert samples.episode_ids is not None
-        assert samples.is_padding is not None
-        columns = [~samples.is_padding, output.is_scored, output.scores, output.weights]
+        assert samples.chunk_is_pad is not None
+        columns = [~samples.chunk_is_pad, output.is_scored, output.scores, output.weights]
         rows = torch.stack([column.double() for column in columns], dim=1)  # (N, 4)
         self.sums.index_add_(0, samples.episode_ids, rows)
 

@@ -63,5 +63,5 @@ def all_chunks(batch: SegmentBatch) -> tuple[Observation, ActionChunk]:
         action_mask=repeat(batch.action_mask),
         instructions=tuple(text for text in batch.instructions for _ in range(num_chunks)),
     )
-    actions = ActionChunk(actions=batch.actions.flatten(0, 1), step_mask=~batch.action_is_pad.flatten(0, 1))
+    actions = ActionChunk(actions=batch.actions.flatten(0, 1), action_is_pad=batch.action_is_pad.flatten(0, 1))
     return observation, actions

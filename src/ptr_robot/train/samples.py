@@ -51,7 +51,7 @@ def make_samples(ptr: PTR, batch: SegmentBatch, facts: SampleFacts | None = None
         states=batch.states.flatten(0, 1),
         source_ids=batch.source_id.repeat_interleave(num_chunks),
         offsets=relative_offsets(batch).flatten(),
-        is_padding=batch.chunk_is_pad.flatten(),
+        chunk_is_pad=batch.chunk_is_pad.flatten(),
         action_targets=facts.action_targets(batch) if facts and ptr.widths.action_target else None,
         prior_weights=None if weights is None else weights.to(episode_ids.device)[episode_ids],
     )

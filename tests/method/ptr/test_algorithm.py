@@ -207,10 +207,9 @@ def test_offset_discounts():
 def test_padding_chunks_count_nowhere(trained):
     ptr = trained(make_ptr())
     chunk, samples = make_batch(12, seed=3)
-    mask = torch.ones(12, LENGTH, dtype=torch.bool)
-    mask[10:] = False
     padding = torch.arange(12) >= 10
-    padded = ptr(replace(chunk, step_mask=mask), replace(samples, is_padding=padding))
+    action_is_pad = padding.unsqueeze(1).expand(12, LENGTH)
+    padded = ptr(replace(chunk, action_is_pad=action_is_pad), replace(samples, chunk_is_pad=padding))
     short = ptr(*(_first(value, 10) for value in (chunk, samples)))
     torch.testing.assert_close(padded.loss, short.loss)
     torch.testing.assert_close(padded.weights[:10], short.weights)
@@ -223,9 +222,9 @@ def test_padded_steps_are_in_no_action_summary(has_belief, trained):
     """A chunk of two real steps and two padded ones is scored as the chunk of its two real steps."""
     ptr = trained(make_ptr(replace(config(), belief=BeliefConfig(enabled=has_belief))))
     chunk, samples = make_batch(8, seed=3)
-    mask = torch.zeros(8, LENGTH, dtype=torch.bool)
-    mask[:, :2] = True
-    padded = ptr(replace(chunk, step_mask=mask), samples)
+    action_is_pad = torch.zeros(8, LENGTH, dtype=torch.bool)
+    action_is_pad[:, 2:] = True
+    padded = ptr(replace(chunk, action_is_pad=action_is_pad), samples)
     short = replace(chunk, action_tokens=chunk.action_tokens[:, :2], action_states=chunk.action_states[:, :2])
     expected = ptr(short, samples)
     torch.testing.assert_close(padded.scores, expected.scores)
@@ -386,9 +385,9 @@ def test_padding_may_hold_anything(trained):
     chunk, samples = make_batch(12, seed=3)
     padding = torch.arange(12) >= 10
     losses = chunk.action_losses.masked_fill(padding, float("nan"))
-    output = ptr(replace(chunk, action_losses=losses), replace(samples, is_padding=padding))
+    output = ptr(replace(chunk, action_losses=losses), replace(samples, chunk_is_pad=padding))
     assert output.loss.isfinite()
-    everything = ptr(chunk, replace(samples, is_padding=torch.ones(12, dtype=torch.bool)))
+    everything = ptr(chunk, replace(samples, chunk_is_pad=torch.ones(12, dtype=torch.bool)))
     assert everything.loss == 0
 
 

@@ -57,7 +57,7 @@ def test_settings_out_of_range(build, message):
         ({"contexts": torch.zeros(9, 7)}, r"contexts has shape \(9, 7\); expected \(10, 7\)"),
         ({"action_tokens": torch.zeros(10, 5)}, r"action_tokens has shape \(10, 5\); expected \(10, L, 5\)"),
         ({"action_states": torch.zeros(10, 3, 5)}, r"action_states has shape \(10, 3, 5\); expected \(10, 4, 5\)"),
-        ({"step_mask": torch.ones(10, LENGTH)}, "step_mask has type torch.float32; expected torch.bool"),
+        ({"action_is_pad": torch.ones(10, LENGTH)}, "action_is_pad has type torch.float32; expected torch.bool"),
     ],
 )
 def test_wrong_shapes_of_the_policys_output(change, message):
@@ -106,10 +106,10 @@ def test_non_finite_targets_are_named_only_where_they_count():
 
 def test_a_chunk_without_a_real_step():
     chunk, samples = make_batch()
-    mask = torch.ones(10, LENGTH, dtype=torch.bool)
-    mask[4] = False
-    with pytest.raises(ShapeError, match="step_mask is False at every step of a chunk"):
-        make_ptr()(replace(chunk, step_mask=mask), samples)
+    action_is_pad = torch.zeros(10, LENGTH, dtype=torch.bool)
+    action_is_pad[4] = True
+    with pytest.raises(ShapeError, match="action_is_pad is True at every step of a chunk"):
+        make_ptr()(replace(chunk, action_is_pad=action_is_pad), samples)
 
 
 def test_folds_without_episodes_and_belief_without_action_states():
@@ -164,15 +164,15 @@ def test_every_error_is_of_one_family():
 @pytest.mark.parametrize("name", ["action_losses", "contexts", "action_tokens", "action_states"])
 def test_what_padding_rows_hold_is_nobodys_concern(name):
     """Not even NaN: the loss and all gradients are those of a batch with zeros there."""
-    is_padding = torch.arange(10) >= 8
+    chunk_is_pad = torch.arange(10) >= 8
     results = []
     for filling in (0.0, float("nan")):
         chunk, samples = make_batch(grad=True)
         values = getattr(chunk, name).detach().clone()
-        values[is_padding] = filling
+        values[chunk_is_pad] = filling
         values.requires_grad_()
         ptr = make_ptr()
-        output = ptr(replace(chunk, **{name: values}), replace(samples, is_padding=is_padding))
+        output = ptr(replace(chunk, **{name: values}), replace(samples, chunk_is_pad=chunk_is_pad))
         output.loss.backward()
         results.append([output.loss, values.grad, *(p.grad for p in ptr.parameters() if p.grad is not None)])
     for clean, dirty in zip(*results, strict=True):

@@ -101,7 +101,7 @@ def test_histogram_counts():
 def test_a_step_in_which_nothing_counts_gives_nan_not_an_error():
     ptr = make_ptr()
     chunk, samples = make_batch(5)
-    for nothing in ({"prior_weights": torch.zeros(5)}, {"is_padding": torch.ones(5, dtype=torch.bool)}):
+    for nothing in ({"prior_weights": torch.zeros(5)}, {"chunk_is_pad": torch.ones(5, dtype=torch.bool)}):
         silent = replace(samples, **nothing)
         output = ptr(chunk, silent)
         numbers = diagnose(ptr, output, silent)

@@ -69,14 +69,15 @@ def test_a_segment_that_ends_early_leaves_no_nan():
 
     def chunk_step(index, belief):
         chunk, _ = make_batch(2, seed=index, grad=True)
-        mask = (~padding[:, index]).unsqueeze(1).expand(2, LENGTH)
-        return replace(chunk, contexts=chunk.contexts + belief.mean(dim=(1, 2)).unsqueeze(1), step_mask=mask)
+        action_is_pad = padding[:, index].unsqueeze(1).expand(2, LENGTH)
+        contexts = chunk.contexts + belief.mean(dim=(1, 2)).unsqueeze(1)
+        return replace(chunk, contexts=contexts, action_is_pad=action_is_pad)
 
     samples = Samples(
         targets=make_batch(6)[1].targets,
         has_target=torch.ones(6, dtype=torch.bool),
         sample_ids=torch.arange(6),
-        is_padding=padding.flatten(),
+        chunk_is_pad=padding.flatten(),
         states=torch.zeros(6, STATE_DIM),
     )
     output = ptr.segment(chunk_step, samples, num_chunks=3)

@@ -33,7 +33,7 @@ def test_the_flow_loss_is_the_papers_equation_computed_by_hand():
     mask[1, 18] = False  # the second robot has no gripper
     steps = torch.tensor([[True, True, False, False], [True, True, True, True]])
     prepared = head.prepare(chunk.actions, mask, noise(3, count=2))
-    losses = per_sample_mean(head.errors(prepared.tokens, prepared, mask), steps, mask)
+    losses = per_sample_mean(head.errors(prepared.tokens, prepared, mask), ~steps, mask)
 
     sigmas = draw_sigmas(noise(3, count=2), head.config)
     epsilon = noise(3, count=2).normal(Purpose.ACTIONS, places(LENGTH, 200))
@@ -144,7 +144,7 @@ def test_the_autoregressive_loss_is_the_cross_entropy_of_each_active_slot():
     prepared = head.prepare(chunk.actions, mask, noise(count=2))
     states = torch.randn(2, LENGTH, 8, generator=generator(1))
     steps = torch.tensor([[True, True, True, False], [True, True, True, True]])
-    losses = per_sample_mean(head.errors(states, prepared, mask), steps, mask)
+    losses = per_sample_mean(head.errors(states, prepared, mask), ~steps, mask)
     for row in range(2):
         terms = []
         for step in steps[row].nonzero().flatten():
@@ -172,7 +172,7 @@ def test_slots_that_a_robot_lacks_neither_enter_nor_leave(head):
     torch.testing.assert_close(clean.tokens, dirty.tokens, rtol=0, atol=0)
     torch.testing.assert_close(head.embed(chunk.actions, mask), head.embed(polluted, mask), rtol=0, atol=0)
     steps = torch.ones(2, LENGTH, dtype=torch.bool)
-    losses = [per_sample_mean(head.errors(p.tokens, p, mask), steps, mask) for p in (clean, dirty)]
+    losses = [per_sample_mean(head.errors(p.tokens, p, mask), ~steps, mask) for p in (clean, dirty)]
     torch.testing.assert_close(losses[0], losses[1], rtol=0, atol=0)
     sampled = head.sample(EchoDecoder(), mask, LENGTH, noise(count=2))
     assert sampled.actions.shape == (2, LENGTH, 200)
@@ -199,7 +199,7 @@ def test_bins_are_chosen_with_the_probabilities_of_their_logits():
 
 def test_a_chunk_without_a_valid_step_has_a_loss_of_zero():
     mask = slots_mask(1, ACTION_SLOTS)
-    losses = per_sample_mean(torch.ones(1, LENGTH, 200), torch.zeros(1, LENGTH, dtype=torch.bool), mask)
+    losses = per_sample_mean(torch.ones(1, LENGTH, 200), torch.ones(1, LENGTH, dtype=torch.bool), mask)
     assert losses.item() == 0
 
 

@@ -20,7 +20,7 @@ from tests.policy.conftest import LENGTH, make_chunk, make_observation, noise, s
 
 def test_forward_gives_what_ptr_reads(any_policy, belief):
     chunk = dataclasses.replace(
-        make_chunk(), step_mask=torch.tensor([[True] * 4, [True, False, False, False], [False] * 4])
+        make_chunk(), action_is_pad=torch.tensor([[False] * 4, [False, True, True, True], [True] * 4])
     )
     output = any_policy(make_observation(), chunk, belief, noise=noise())
     sizes = any_policy.sizes
@@ -30,7 +30,7 @@ def test_forward_gives_what_ptr_reads(any_policy, belief):
     assert output.contexts.shape == (3, sizes.context_dim)
     assert output.action_tokens.shape == (3, LENGTH, sizes.action_dim)
     assert output.action_states.shape == (3, LENGTH, sizes.action_state_dim)
-    assert output.step_mask is chunk.step_mask
+    assert output.action_is_pad is chunk.action_is_pad
 
 
 def test_action_tokens_embed_the_recorded_chunk_without_noise(any_policy):
@@ -61,12 +61,12 @@ def test_a_sample_does_not_depend_on_its_batch_mates(any_policy, belief):
     chunk = make_chunk()
     mask = observation.action_mask
     prepared = any_policy.head.prepare(chunk.actions, mask, noise())
-    _, together = any_policy.joint_pass(any_policy.context(observation, belief), prepared.tokens, chunk.step_mask)
+    _, together = any_policy.joint_pass(any_policy.context(observation, belief), prepared.tokens, ~chunk.action_is_pad)
     errors = any_policy.head.errors(together, prepared, mask)
     for row in range(3):
         one = [row]
         context = any_policy.context(take(observation, one), belief[one])
-        _, states = any_policy.joint_pass(context, prepared.tokens[one], chunk.step_mask[one])
+        _, states = any_policy.joint_pass(context, prepared.tokens[one], ~chunk.action_is_pad[one])
         own = dataclasses.replace(prepared, tokens=prepared.tokens[one], targets=prepared.targets[one])
         torch.testing.assert_close(any_policy.head.errors(states, own, mask[one]), errors[one], rtol=1e-3, atol=1e-4)
 
@@ -111,7 +111,6 @@ def test_an_observation_is_the_present_and_never_the_future():
         actions=torch.randn(2, 2, LENGTH, 200),
         action_mask=slots_mask(2, [1]),
         action_is_pad=torch.tensor([[[False] * 4, [False] * 4], [[False] * 4, [False, True, True, True]]]),
-        chunk_is_pad=torch.zeros(2, 2, dtype=torch.bool),
         has_target=torch.ones(2, 2, dtype=torch.bool),
         offset_steps=torch.full((2, 2), LENGTH),
         sample_id=torch.arange(4).view(2, 2),
@@ -126,14 +125,14 @@ def test_an_observation_is_the_present_and_never_the_future():
             assert (observation.images[row] == frames[row, batch.current_frame[row, index]]).all()
         assert torch.equal(observation.states, batch.states[:, index])
         assert torch.equal(chunk.actions, batch.actions[:, index])
-        assert torch.equal(chunk.step_mask, ~batch.action_is_pad[:, index])
+        assert torch.equal(chunk.action_is_pad, batch.action_is_pad[:, index])
 
 
 def test_flow_learns_eight_samples_by_heart():
     policy = build_policy(small_config(vision=False), seed=0)
     observation, chunk = make_observation(8), make_chunk(8)
     rows = list(range(8)) * 4  # four draws of noise for each sample
-    many, recorded = take(observation, rows), ActionChunk(chunk.actions[rows], chunk.step_mask[rows])
+    many, recorded = take(observation, rows), ActionChunk(chunk.actions[rows], chunk.action_is_pad[rows])
     optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-2)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1e-2, total_steps=200)
     history = []
@@ -235,7 +234,7 @@ def test_the_loss_of_a_sample_has_its_own_noise(any_policy, belief):
     observation, chunk, keys = make_observation(), make_chunk(), noise(2).keys
     losses = any_policy.forward_chunk(observation, chunk, belief, noise=Noise(keys)).action_losses
     order = [2, 0]
-    turned = ActionChunk(chunk.actions[order], chunk.step_mask[order])
+    turned = ActionChunk(chunk.actions[order], chunk.action_is_pad[order])
     forward = any_policy.forward_chunk(take(observation, order), turned, belief[order], noise=Noise(keys[order]))
     torch.testing.assert_close(forward.action_losses, losses[order], rtol=1e-4, atol=1e-5)
     with pytest.raises(ShapeError, match=r"keys of shape \(1,\) for 3 samples"):
@@ -254,7 +253,7 @@ def test_wrong_inputs_are_named(flow_policy):
     observation, chunk = make_observation(), make_chunk()
     with pytest.raises(ShapeError, match=r"belief has shape \(3, 2, 32\); this policy takes \(3, 3, 32\)"):
         flow_policy(observation, chunk, torch.zeros(3, 2, 32), noise=noise())
-    short = ActionChunk(chunk.actions[:, :2], chunk.step_mask[:, :2])
+    short = ActionChunk(chunk.actions[:, :2], chunk.action_is_pad[:, :2])
     with pytest.raises(ShapeError, match="chunk_length"):
         flow_policy(observation, short, noise=noise())
     blind = dataclasses.replace(

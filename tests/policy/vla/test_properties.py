@@ -76,7 +76,7 @@ def test_the_mean_over_steps_and_slots_by_plain_loops(seed):
     errors = torch.rand(2, 3, 200, generator=draws)
     steps = torch.rand(2, 3, generator=draws) > 0.3
     slots = torch.rand(2, 200, generator=draws) > 0.9
-    losses = per_sample_mean(errors, steps, slots)
+    losses = per_sample_mean(errors, ~steps, slots)
     for row in range(2):
         values = [errors[row, i, j].item() for i in range(3) for j in range(200) if steps[row, i] and slots[row, j]]
         assert losses[row].item() == pytest.approx(sum(values) / len(values) if values else 0.0, rel=1e-4)

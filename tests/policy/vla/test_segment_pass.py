@@ -23,11 +23,11 @@ def make_chunks() -> list[TrainingChunk]:
         observation = make_observation(seed=index)
         view_mask = torch.tensor([[True, True], [True, False], [False, False]])
         recorded = make_chunk(seed=10 + index)
-        step_mask = torch.tensor([[True] * 4, [True, True, False, False], [index < 2] * 4])
+        action_is_pad = torch.tensor([[False] * 4, [False, False, True, True], [index >= 2] * 4])
         chunks.append(
             TrainingChunk(
                 dataclasses.replace(observation, view_mask=view_mask),
-                dataclasses.replace(recorded, step_mask=step_mask),
+                dataclasses.replace(recorded, action_is_pad=action_is_pad),
                 noise(index),
             )
         )
@@ -55,7 +55,7 @@ def assert_same(policy, *, with_belief: bool) -> None:
     at_once = run(policy, policy.forward_segments(chunks), with_belief=with_belief)
     one_by_one = run(policy, Policy.forward_segments(policy, chunks), with_belief=with_belief)
     for output, expected in zip(at_once[0], one_by_one[0], strict=True):
-        assert torch.equal(output.step_mask, expected.step_mask)
+        assert torch.equal(output.action_is_pad, expected.action_is_pad)
         for name in FIELDS:
             torch.testing.assert_close(getattr(output, name), getattr(expected, name), rtol=1e-4, atol=1e-5)
     for gradient, expected in zip(at_once[1] + at_once[2], one_by_one[1] + one_by_one[2], strict=True):

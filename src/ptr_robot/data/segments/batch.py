@@ -33,7 +33,6 @@ class SegmentBatch:
     actions: Tensor  # (B, T, L, 200) float32, normalised, zero where action_mask is False
     action_mask: Tensor  # (B, 200) bool
     action_is_pad: Tensor  # (B, T, L) bool: True past the end of the episode
-    chunk_is_pad: Tensor  # (B, T) bool: True where the whole chunk lies past the end of the episode
     has_target: Tensor  # (B, T) bool: the future frame lies within the episode
     offset_steps: Tensor  # (B, T) int64: Δ of each chunk
     sample_id: Tensor  # (B, T) int64: global frame index of the chunk's start, unique over all sources; -1 in padding
@@ -51,6 +50,11 @@ class SegmentBatch:
     def num_chunks(self) -> int:
         """T."""
         return self.states.shape[1]
+
+    @property
+    def chunk_is_pad(self) -> Tensor:  # (B, T)
+        """True where the whole chunk lies past the end of the episode."""
+        return self.action_is_pad.all(dim=2)
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> SegmentBatch:
         """The same batch on another device."""

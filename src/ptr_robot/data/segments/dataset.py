@@ -134,7 +134,6 @@ class SegmentDataset:
             "current_frame": plan.current_frame,
             "future_frame": plan.future_frame,
             "action_is_pad": plan.action_is_pad,
-            "chunk_is_pad": plan.chunk_is_pad,
             "has_target": plan.has_target,
             "offset_steps": plan.offset_steps,
             "sample_id": np.where(plan.chunk_is_pad, -1, places.first_sample[:, None] + plan.chunk_starts),

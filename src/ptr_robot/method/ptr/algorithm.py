@@ -117,7 +117,7 @@ class PTR(nn.Module):
         if rest:
             raise ShapeError(f"{samples.sample_ids.shape[0]} samples cannot be segments of {num_chunks} chunks each")
         belief = self.initial_belief(batch_size)  # line 1
-        padding = None if samples.is_padding is None else samples.is_padding.view(batch_size, num_chunks)
+        padding = None if samples.chunk_is_pad is None else samples.chunk_is_pad.view(batch_size, num_chunks)
         chunks = []
         for index in range(num_chunks):  # line 2
             chunk = chunk_step(index, belief)  # lines 3 and 4
@@ -133,8 +133,8 @@ class PTR(nn.Module):
         problem = self._problem(chunk, samples)
         check_values = self.config.check_inputs
         layout = agree_on_layout(chunk, samples, problem=problem, check_values=check_values)
-        samples, chunk = without_padding_targets(samples), without_padding_values(chunk, samples.is_padding)
-        tokenized = self._tokenize(chunk, samples.is_padding)
+        samples, chunk = without_padding_targets(samples), without_padding_values(chunk, samples.chunk_is_pad)
+        tokenized = self._tokenize(chunk, samples.chunk_is_pad)
         evidence, rows = self._identify(chunk, samples, tokenized, layout)  # lines 5 to 8
         weights = self._weigh(evidence, samples, layout)  # line 9
         terms = self._terms(chunk, samples, tokenized, evidence, weights)
@@ -176,7 +176,7 @@ class PTR(nn.Module):
             count = chunk.action_losses.shape[0]
             return Evidence.none(count, config, chunk.action_losses.device), None
         joins = self.belief if self.config.belief.informs_scorer else None
-        summarizer = ActionSummaries(chunk, real_steps(chunk.step_mask, samples.is_padding), joins)
+        summarizer = ActionSummaries(chunk, real_steps(chunk.action_is_pad, samples.chunk_is_pad), joins)
         contexts, summaries = chunk.contexts, summarizer.recorded(tokenized)  # h_t, e_t
         if config.is_detached:
             # Cuts the path into the policy and the tokenizer: the scorer's losses train its heads alone.
@@ -227,13 +227,13 @@ class PTR(nn.Module):
             weights = self._permuted(weights, samples, layout)
         if samples.prior_weights is not None:
             weights = weights * samples.prior_weights
-        if samples.is_padding is not None:
-            weights = weights.masked_fill(samples.is_padding, 0.0)
+        if samples.chunk_is_pad is not None:
+            weights = weights.masked_fill(samples.chunk_is_pad, 0.0)
         return weights
 
     def _permuted(self, weights: Tensor, samples: Samples, layout: RankLayout) -> Tensor:  # (N,)
         """The weights of all ranks' real samples, handed on along a random cycle: values stay, owners go."""
-        is_real = torch.ones_like(samples.has_target) if samples.is_padding is None else ~samples.is_padding
+        is_real = torch.ones_like(samples.has_target) if samples.chunk_is_pad is None else ~samples.chunk_is_pad
         rows = gather_rows(torch.stack([samples.sample_ids, is_real.long()], dim=1), layout)
         partners, _ = other_samples(rows[:, 0], rows[:, 1].bool(), self.config.seed, self.step)
         own = slice(layout.first_row, layout.first_row + layout.counts[layout.rank])
@@ -276,7 +276,7 @@ class PTR(nn.Module):
         identification = evidence.identification
         if samples.offsets is not None and discount < 1:
             identification = identification * discount**samples.offsets
-        is_real = torch.ones_like(samples.has_target) if samples.is_padding is None else ~samples.is_padding
+        is_real = torch.ones_like(samples.has_target) if samples.chunk_is_pad is None else ~samples.chunk_is_pad
         zeros = torch.zeros_like(weights)
         if self.config.weights.apply == "sampler":  # the batch is drawn by weight already
             weights = is_real.to(weights)
@@ -300,16 +300,16 @@ class PTR(nn.Module):
         """z_init for each sample, or None where belief tokens are off."""
         return None if self.belief is None else self.belief.initial(batch_size)
 
-    def next_belief(self, chunk: ChunkForward, is_padding: Tensor | None = None) -> Tensor | None:  # (N, M, Da)
+    def next_belief(self, chunk: ChunkForward, chunk_is_pad: Tensor | None = None) -> Tensor | None:  # (N, M, Da)
         """z_{t+1} = sg(B(C_t, A_t)): between the chunks of a segment, and between predictions at inference."""
         if self.belief is None:
             return None
         if chunk.action_states is None:
             raise ConfigError(_NEEDS_STATES)
         with without_gradients():  # nothing of the next chunk's loss may come back this way
-            states = without_padding_rows(chunk.action_states, is_padding)
-            actions = without_padding_rows(chunk.action_tokens, is_padding)
-            _, tokens = self.belief.merge(states, actions, real_steps(chunk.step_mask, is_padding))
+            states = without_padding_rows(chunk.action_states, chunk_is_pad)
+            actions = without_padding_rows(chunk.action_tokens, chunk_is_pad)
+            _, tokens = self.belief.merge(states, actions, real_steps(chunk.action_is_pad, chunk_is_pad))
         return tokens
 
     def encode(self, images: Tensor) -> Tensor:  # (..., V, 3, H, W) -> (..., Dy)
@@ -359,12 +359,12 @@ class PTR(nn.Module):
         self.controller.observe(pending.statistics[:4], pending.statistics[4] > 0)
         self.scorer.samples_seen += pending.statistics[5:]
 
-    def _tokenize(self, chunk: ChunkForward, is_padding: Tensor | None) -> BeliefOutput | None:
+    def _tokenize(self, chunk: ChunkForward, chunk_is_pad: Tensor | None) -> BeliefOutput | None:
         if self.belief is None:
             return None
         if chunk.action_states is None:
             raise ConfigError(_NEEDS_STATES)
-        mask = real_steps(chunk.step_mask, is_padding)
+        mask = real_steps(chunk.action_is_pad, chunk_is_pad)
         tokenized: BeliefOutput = self.belief(chunk.action_states, chunk.action_tokens, mask)
         return tokenized
 

@@ -38,10 +38,10 @@ class BeliefTokenizer(nn.Module):
         self,
         action_states: Tensor,  # (N, L, Dc) C_t
         action_tokens: Tensor,  # (N, L, D) A_t
-        step_mask: Tensor | None = None,  # (N, L) bool, True on real steps
+        is_real_step: Tensor | None = None,  # (N, L) bool, True on real steps
     ) -> BeliefOutput:
         """Tokenize one chunk of each sample."""
-        assignments, tokens = self.merge(action_states, action_tokens, step_mask)
+        assignments, tokens = self.merge(action_states, action_tokens, is_real_step)
         with torch.autocast(tokens.device.type, enabled=False):  # averages and regularisers in float32
             return BeliefOutput(
                 # Cuts the path through time: the tokenizer learns from the current chunk's losses only.
@@ -55,20 +55,20 @@ class BeliefTokenizer(nn.Module):
         self,
         action_states: Tensor,  # (N, L, Dc)
         action_tokens: Tensor,  # (N, L, D)
-        step_mask: Tensor | None = None,  # (N, L)
+        is_real_step: Tensor | None = None,  # (N, L)
     ) -> tuple[Tensor, Tensor]:  # (N, L, M) π, (N, M, D)
         """The assignments and the tokens alone: all that the recursion itself needs."""
         features = torch.cat([action_states, action_tokens], dim=-1).to(self.fuse.weight.dtype)
         fused = torch.tanh(self.fuse(features))  # (N, L, D) c_{t,i}
-        assignments = self.assignments(fused, step_mask)
+        assignments = self.assignments(fused, is_real_step)
         with torch.autocast(fused.device.type, enabled=False):
             return assignments, assignments.transpose(1, 2) @ fused.float()  # Eq. tok_merge
 
-    def assignments(self, fused: Tensor, step_mask: Tensor | None = None) -> Tensor:  # (N, L, M)
+    def assignments(self, fused: Tensor, is_real_step: Tensor | None = None) -> Tensor:  # (N, L, M)
         """Each slot's distribution over the steps of the chunk (Eq. tok_assign), in float32."""
         logits = self.assign(fused).float() / self.config.temperature
-        if step_mask is not None:
-            logits = logits.masked_fill(~step_mask.unsqueeze(-1), float("-inf"))
+        if is_real_step is not None:
+            logits = logits.masked_fill(~is_real_step.unsqueeze(-1), float("-inf"))
         assignments: Tensor = logits.softmax(dim=1)
         return assignments
 

@@ -125,7 +125,7 @@ def _gather(output: PTROutput, samples: Samples) -> dict[str, Any]:
     layout = current_layout(output.weights.shape[0], output.weights.device)
     sources = samples.source_ids if samples.source_ids is not None else torch.zeros_like(samples.sample_ids)
     prior = samples.prior_weights if samples.prior_weights is not None else torch.ones_like(output.weights)
-    is_padding = samples.is_padding if samples.is_padding is not None else torch.zeros_like(samples.has_target)
+    chunk_is_pad = samples.chunk_is_pad if samples.chunk_is_pad is not None else torch.zeros_like(samples.has_target)
     columns = {
         "weights": output.weights,
         "scores": output.scores,
@@ -135,7 +135,7 @@ def _gather(output: PTROutput, samples: Samples) -> dict[str, Any]:
         "source_ids": sources,
         "prior_weights": prior,
     }
-    kept = ~gather_rows(is_padding, layout)
+    kept = ~gather_rows(chunk_is_pad, layout)
     return {name: gather_rows(column, layout)[kept] for name, column in columns.items()}
 
 

@@ -17,7 +17,7 @@ _PROBLEMS: tuple[tuple[type[PTRError], str], ...] = (
     (NonFiniteError, "action_tokens hold NaN or infinity; check the recorded actions"),
     (NonFiniteError, "action_states hold NaN or infinity; check the policy's forward pass"),
     (NonFiniteError, "targets hold NaN or infinity where has_target is True; check the future observations"),
-    (ShapeError, "step_mask is False at every step of a chunk; mark such chunks in is_padding"),
+    (ShapeError, "action_is_pad is True at every step of a chunk; mark such chunks in chunk_is_pad"),
     (NonFiniteError, "offsets hold a negative, NaN or infinite value; give Δ' >= 0"),
     (NonFiniteError, "states hold NaN or infinity; check the recorded proprioception"),
     (NonFiniteError, "action_targets hold NaN or infinity; check the recorded actions"),
@@ -50,7 +50,7 @@ def check_shapes(chunk: ChunkForward, samples: Samples, widths: Widths) -> None:
     _expect("contexts", chunk.contexts, (count, widths.context))
     _expect("action_tokens", chunk.action_tokens, (count, length, widths.action))
     _expect("action_states", chunk.action_states, (count, length, widths.action_state))
-    _expect("step_mask", chunk.step_mask, (count, length), torch.bool)
+    _expect("action_is_pad", chunk.action_is_pad, (count, length), torch.bool)
     _expect("targets", samples.targets, (count, widths.target))
     _expect("has_target", samples.has_target, (count,), torch.bool)
     _expect("sample_ids", samples.sample_ids, (count,), torch.int64)
@@ -58,7 +58,7 @@ def check_shapes(chunk: ChunkForward, samples: Samples, widths: Widths) -> None:
         _expect(name, getattr(samples, name), (count,), torch.int64)
     _check_states(samples.states, count, widths.state)
     _expect("offsets", samples.offsets, (count,))
-    _expect("is_padding", samples.is_padding, (count,), torch.bool)
+    _expect("chunk_is_pad", samples.chunk_is_pad, (count,), torch.bool)
     _expect("prior_weights", samples.prior_weights, (count,))
     if widths.action_target:
         if samples.action_targets is None:
@@ -109,7 +109,7 @@ def agree_on_layout(
 
 def _value_flags(chunk: ChunkForward, samples: Samples) -> Tensor:  # (problems,) bool
     """One flag a problem; what padding chunks hold is nobody's concern."""
-    is_real = torch.ones_like(samples.has_target) if samples.is_padding is None else ~samples.is_padding
+    is_real = torch.ones_like(samples.has_target) if samples.chunk_is_pad is None else ~samples.chunk_is_pad
     never = torch.zeros((), dtype=torch.bool, device=is_real.device)
 
     def is_broken(values: Tensor | None, counts: Tensor = is_real) -> Tensor:
@@ -122,7 +122,7 @@ def _value_flags(chunk: ChunkForward, samples: Samples) -> Tensor:  # (problems,
             is_broken(chunk.action_tokens),
             is_broken(chunk.action_states),
             is_broken(samples.targets, samples.has_target & is_real),
-            never if chunk.step_mask is None else (~chunk.step_mask.any(dim=1) & is_real).any(),
+            never if chunk.action_is_pad is None else (chunk.action_is_pad.all(dim=1) & is_real).any(),
             never
             if samples.offsets is None
             else (~((samples.offsets >= 0) & samples.offsets.isfinite()) & is_real).any(),

@@ -93,14 +93,14 @@ class MixturePolicy(Policy):
         self.check_chunk(observation, chunk, noise)
         context = self.context(observation, belief, noise if self.training else None)
         prepared = self.head.prepare(chunk.actions, observation.action_mask, noise)
-        output, states = self.joint_pass(context, prepared.tokens, chunk.step_mask)
+        output, states = self.joint_pass(context, prepared.tokens, ~chunk.action_is_pad)
         errors = self.head.errors(states, prepared, observation.action_mask)
         return ChunkForward(
-            action_losses=per_sample_mean(errors, chunk.step_mask, observation.action_mask),
+            action_losses=per_sample_mean(errors, chunk.action_is_pad, observation.action_mask),
             contexts=pool_context(context, output),
             action_tokens=self.head.embed(chunk.actions, observation.action_mask),
             action_states=states,
-            step_mask=chunk.step_mask,
+            action_is_pad=chunk.action_is_pad,
         )
 
     def restore_buffers(self) -> None:
@@ -151,12 +151,12 @@ class MixturePolicy(Policy):
         return self.context(observation, belief)
 
     def joint_pass(
-        self, context: Context, tokens: Tensor, step_mask: Tensor
+        self, context: Context, tokens: Tensor, is_real_step: Tensor
     ) -> tuple[TrunkOutput, Tensor]:  # hidden states on the action positions: (N, L, Dg)
         """Context and action tokens through the trunk at once."""
         steps = torch.arange(tokens.shape[1], device=tokens.device)
         positions = torch.cat([context.positions, context.num_valid + steps], dim=1)
-        mask = joint_mask(context, action_mask(context.valid, step_mask, is_causal=self.head.is_causal))
+        mask = joint_mask(context, action_mask(context.valid, is_real_step, is_causal=self.head.is_causal))
         layout = self.trunk.layout(positions, mask)
         output = self.trunk(context.und, torch.cat([context.gen, tokens], dim=1), layout)
         return output, output.gen[:, context.gen.shape[1] :]

@@ -38,7 +38,7 @@ class SegmentPass:
         self._size = chunks[0].observation.batch_size  # B
         context = policy.context(observation, augmentation=noise if policy.training else None)
         self._valid = context.valid  # (T B, C)
-        self._step_mask = recorded.step_mask  # (T B, L)
+        self._is_real_step = ~recorded.action_is_pad  # (T B, L)
         self._layouts: dict[int, list[Layout]] = {}
         layout = policy.trunk.layout(context.positions, context.mask())
         output: TrunkOutput = policy.trunk(context.und, context.gen, layout)
@@ -59,11 +59,11 @@ class SegmentPass:
         errors = self._policy.head.errors(states, prepared, chunk.observation.action_mask)
         gen = mean_tokens(torch.cat([self._gen[index], following], dim=1))
         return ChunkForward(
-            action_losses=per_sample_mean(errors, chunk.recorded.step_mask, chunk.observation.action_mask),
+            action_losses=per_sample_mean(errors, chunk.recorded.action_is_pad, chunk.observation.action_mask),
             contexts=torch.cat([self._und[index], gen], dim=1),
             action_tokens=self._embedded[index],
             action_states=states,
-            step_mask=chunk.recorded.step_mask,
+            action_is_pad=chunk.recorded.action_is_pad,
         )
 
     def _finish(self, index: int, belief: Tensor | None) -> tuple[Tensor, Tensor]:  # (B, L, Dg), (B, M, Dg)
@@ -82,7 +82,7 @@ class SegmentPass:
     def _layout(self, index: int, num_belief: int) -> Layout:
         """Where belief and actions stand, which no belief changes: laid out for all chunks when the first is asked."""
         if num_belief not in self._layouts:
-            valid, steps = self._valid, self._step_mask
+            valid, steps = self._valid, self._is_real_step
             believed = torch.ones((valid.shape[0], num_belief), dtype=torch.bool, device=valid.device)
             actions = action_mask(torch.cat([valid, believed], dim=1), steps, is_causal=self._policy.head.is_causal)
             mask = torch.cat([belief_mask(self._seen_by_belief, num_belief, steps.shape[1]), actions], dim=1)

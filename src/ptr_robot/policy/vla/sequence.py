@@ -83,12 +83,12 @@ def belief_mask(context_valid: Tensor, num_tokens: int, num_actions: int) -> Ten
     return torch.cat([context_valid, among, actions], dim=1).unsqueeze(1).expand(-1, num_tokens, -1)
 
 
-def action_mask(context_valid: Tensor, step_mask: Tensor, *, is_causal: bool) -> Tensor:  # (N, L, C + L) bool
+def action_mask(context_valid: Tensor, is_real_step: Tensor, *, is_causal: bool) -> Tensor:  # (N, L, C + L) bool
     """Actions attend to the whole context and to each other; ``is_causal``: to earlier actions alone."""
-    length = step_mask.shape[1]
-    among = torch.ones((length, length), dtype=torch.bool, device=step_mask.device)
-    itself = torch.eye(length, dtype=torch.bool, device=step_mask.device)
-    among = ((among.tril() if is_causal else among) & step_mask.unsqueeze(1)) | itself
+    length = is_real_step.shape[1]
+    among = torch.ones((length, length), dtype=torch.bool, device=is_real_step.device)
+    itself = torch.eye(length, dtype=torch.bool, device=is_real_step.device)
+    among = ((among.tril() if is_causal else among) & is_real_step.unsqueeze(1)) | itself
     return torch.cat([context_valid.unsqueeze(1).expand(-1, length, -1), among], dim=2)
 
 

@@ -63,12 +63,12 @@ class ActionHead(nn.Module, ABC):
         """Sample a chunk of actions."""
 
 
-def per_sample_mean(errors: Tensor, step_mask: Tensor, action_mask: Tensor) -> Tensor:  # -> (N,)
+def per_sample_mean(errors: Tensor, action_is_pad: Tensor, action_mask: Tensor) -> Tensor:  # -> (N,)
     """Mean over valid steps and active slots, so no robot outweighs another by having more joints.
 
     A chunk without a valid step has a loss of zero.
     """
-    counts = (step_mask.unsqueeze(2) & action_mask.unsqueeze(1)).to(errors.dtype)  # (N, L, 200)
+    counts = (~action_is_pad.unsqueeze(2) & action_mask.unsqueeze(1)).to(errors.dtype)  # (N, L, 200)
     return (errors * counts).sum(dim=(1, 2)) / counts.sum(dim=(1, 2)).clamp_min(1)
 
 

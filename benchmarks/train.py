@@ -270,7 +270,7 @@ def policy_operations(policy: MixturePolicy, count: int, views: int, *, with_fea
         text = ("put the bottle into the box on the left side of the table",) * count
         observation = Observation(images, view_mask, torch.zeros(count, 200), flags, flags, text)
         length = policy.config.chunk_length
-        chunk = ActionChunk(torch.zeros(count, length, 200), torch.ones(count, length, dtype=torch.bool))
+        chunk = ActionChunk(torch.zeros(count, length, 200), action_is_pad=torch.zeros(count, length, dtype=torch.bool))
         belief = torch.zeros(count, policy.config.num_belief_tokens, policy.sizes.action_dim) if with_features else None
         noise = Noise(torch.zeros(count, dtype=torch.int64))
     with FlopCounterMode(display=False) as counter:

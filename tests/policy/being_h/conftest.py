@@ -97,7 +97,7 @@ def read_case(reference: Path, name: str) -> Case:
         action_mask=tensors["action_mask"][:1].bool(),
         instructions=(facts[name]["instruction"],),
     )
-    chunk = ActionChunk(tensors["action"].unsqueeze(0), torch.ones(1, 16, dtype=torch.bool))
+    chunk = ActionChunk(tensors["action"].unsqueeze(0), action_is_pad=torch.zeros(1, 16, dtype=torch.bool))
     return Case(tensors, facts[name], observation, chunk)
 
 

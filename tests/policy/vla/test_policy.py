@@ -76,7 +76,7 @@ def test_teacher_forcing_equals_decoding_step_by_step(belief):
     policy = build_policy(small_config(head="autoregressive"), seed=0).eval()
     observation = make_observation()
     prediction = policy.predict(observation, belief, noise=noise())
-    chunk = ActionChunk(prediction.actions, torch.ones(3, LENGTH, dtype=torch.bool))
+    chunk = ActionChunk(prediction.actions, torch.zeros(3, LENGTH, dtype=torch.bool))
     forced = policy.forward_chunk(observation, chunk, belief, noise=noise())
     torch.testing.assert_close(prediction.action_states, forced.action_states, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(prediction.action_tokens, forced.action_tokens)

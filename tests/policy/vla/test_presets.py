@@ -74,7 +74,7 @@ def test_being_h05_runs_on_the_meta_device():
         images = torch.zeros(2, 1, 3, 224, 224, dtype=torch.uint8)
         view_mask = torch.ones(2, 1, dtype=torch.bool)
         observation = Observation(images, view_mask, torch.zeros(2, 200), ones, ones, ("reach", "push"))
-        chunk = ActionChunk(torch.zeros(2, 16, 200), torch.ones(2, 16, dtype=torch.bool))
+        chunk = ActionChunk(torch.zeros(2, 16, 200), action_is_pad=torch.zeros(2, 16, dtype=torch.bool))
         belief = torch.zeros(2, 4, 1024)
         noise = Noise(torch.zeros(2, dtype=torch.int64))
     with FlopCounterMode(display=False) as counter:

@@ -104,7 +104,6 @@ def test_batch_by_plain_loops_from_the_raw_values(version, offsets, request, tmp
                 ahead = begin + int(batch.offset_steps[number, chunk])
                 assert bool(batch.has_target[number, chunk]) == (ahead < length)
                 assert batch.sample_id[number, chunk] == (firsts[episode] + begin if begin < length else -1)
-                assert batch.phase[number, chunk] == pytest.approx(here / (length - 1))
                 np.testing.assert_allclose(batch.states[number, chunk], unified(states[here]), atol=1e-5)
                 then = ahead if ahead < length else here
                 np.testing.assert_allclose(batch.future_states[number, chunk], unified(states[then]), atol=1e-5)

@@ -18,7 +18,7 @@ class ActionSummaries:
     """Summaries of one batch; with a ``tokenizer`` its reconstructions c̃ join them (``belief.informs_scorer``)."""
 
     chunk: ChunkForward
-    step_mask: Tensor | None  # (N, L) bool, True on real steps
+    is_real_step: Tensor | None  # (N, L) bool, True on real steps
     tokenizer: BeliefTokenizer | None
 
     def recorded(self, tokenized: BeliefOutput | None) -> Tensor:  # (N, De)
@@ -41,12 +41,12 @@ class ActionSummaries:
         assert self.chunk.action_states is not None  # belief tokens need them
         tokens = gather_rows(self.chunk.action_tokens, layout)[partners]
         with without_gradients():
-            exchanged: BeliefOutput = self.tokenizer(self.chunk.action_states, tokens, self.step_mask)
+            exchanged: BeliefOutput = self.tokenizer(self.chunk.action_states, tokens, self.is_real_step)
         return torch.cat([summaries, self._pool(exchanged.reconstructions).to(summaries.dtype)], dim=1)
 
     def _pool(self, values: Tensor) -> Tensor:  # (N, L, D) -> (N, D)
         """The mean over real steps."""
-        if self.step_mask is None:
+        if self.is_real_step is None:
             return values.mean(dim=1)
-        share = self.step_mask / self.step_mask.sum(dim=1, keepdim=True)
+        share = self.is_real_step / self.is_real_step.sum(dim=1, keepdim=True)
         return (values * share.unsqueeze(-1).to(values.dtype)).sum(dim=1)

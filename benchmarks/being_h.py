@@ -194,7 +194,7 @@ def _inputs(policy: MixturePolicy, count: int) -> Observation:
 
 def _chunk(policy: MixturePolicy, count: int) -> ActionChunk:
     length = policy.config.chunk_length
-    return ActionChunk(torch.zeros(count, length, 200), torch.ones(count, length, dtype=torch.bool))
+    return ActionChunk(torch.zeros(count, length, 200), action_is_pad=torch.zeros(count, length, dtype=torch.bool))
 
 
 def _count(module: torch.nn.Module) -> int:

@@ -59,7 +59,7 @@ OTHER = OtherType(name="other", choice=OtherChoice, config=PolicyConfig, policy=
 
 @pytest.fixture(autouse=True)
 def _registry_of_its_own(monkeypatch):
-    monkeypatch.setattr(registry, "_types", {"vla": policy_type("vla")})
+    monkeypatch.setattr(registry, "_types", {name: policy_type(name) for name in registry._OWN_MODULES})
 
 
 def test_a_layout_of_its_own_is_recognised(tmp_path):

@@ -91,12 +91,14 @@ def test_the_cell_is_known_by_its_settings(cells: dict[str, Cell]) -> None:
     assert cells["both/sft"].training.steps == 2 * cells["left/sft"].training.steps
 
 
-@pytest.mark.parametrize(("name", "repeated"), [("POPULATIONS_VERSION", "robust"), ("SCREENING_VERSION", "screened")])
+@pytest.mark.parametrize(
+    ("name", "repeated"), [("base.POPULATIONS_VERSION", "robust"), ("screened.SCREENING_VERSION", "screened")]
+)
 def test_results_of_another_version_are_run_again(name: str, repeated: str, monkeypatch: pytest.MonkeyPatch) -> None:
     training = TrainingSettings(steps=10)
     methods = ("sft", "paper", "screened", "robust")
     before = [non_default_settings(REGISTRY[method], training) for method in methods]
-    monkeypatch.setattr(f"ptr_robot.study.cells.training.{name}", "another")
+    monkeypatch.setattr(f"ptr_robot.train.methods.{name}", "another")
     after = [non_default_settings(REGISTRY[method], training) for method in methods]
     assert [method for method, old, new in zip(methods, before, after, strict=True) if old != new] == [repeated]
 

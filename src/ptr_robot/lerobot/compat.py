@@ -26,11 +26,6 @@ def counts_padded_action_dims() -> bool:
     return lerobot_version() < (0, 6)
 
 
-def has_usable_pi0() -> bool:
-    """Whether pi0 and pi05 run on a released transformers; 0.4 needs a patched one."""
-    return lerobot_version() >= (0, 6)
-
-
 def mend_episode_sampler() -> None:
     """Let ``--dataset.episodes`` work with policies that drop an episode's last frames on LeRobot 0.4.
 

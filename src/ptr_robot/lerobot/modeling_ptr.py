@@ -10,8 +10,6 @@ _HOMES = {
     "PTRDiffusionPolicy": "ptr_robot.lerobot.diffusion",
     "PTRSmolVLAPolicy": "ptr_robot.lerobot.smolvla",
     "PTRVLAPolicy": "ptr_robot.lerobot.vla",
-    "PTRPI0Policy": "ptr_robot.lerobot.pi0",
-    "PTRPI05Policy": "ptr_robot.lerobot.pi0",
 }
 
 

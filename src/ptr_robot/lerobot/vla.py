@@ -115,7 +115,7 @@ class PTRVLAPolicy(PTRPolicyMixin, _VLAPolicy):
 
     def _forward_chunk(self, chunk: Batch, belief: Tensor | None) -> ChunkForward:
         observation = self._observation(chunk, chunk)
-        recorded = ActionChunk(self._unified(chunk["action"], self._action_slots), ~chunk["action_is_pad"])
+        recorded = ActionChunk(self._unified(chunk["action"], self._action_slots), action_is_pad=chunk["action_is_pad"])
         return self.model.forward_chunk(observation, recorded, belief, noise=self._noise(observation.batch_size))
 
     @torch.no_grad()

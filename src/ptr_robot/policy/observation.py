@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -74,7 +74,7 @@ class ActionChunk:
     """The recorded actions that a policy learns from."""
 
     actions: Tensor  # (N, L, 200) float32, normalised
-    action_is_pad: Tensor  # (N, L) bool: True past the end of the episode
+    action_is_pad: Tensor = field(kw_only=True)  # (N, L) bool: True past the end of the episode
 
     @staticmethod
     def join(chunks: Sequence[ActionChunk]) -> ActionChunk:

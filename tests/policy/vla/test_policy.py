@@ -76,7 +76,7 @@ def test_teacher_forcing_equals_decoding_step_by_step(belief):
     policy = build_policy(small_config(head="autoregressive"), seed=0).eval()
     observation = make_observation()
     prediction = policy.predict(observation, belief, noise=noise())
-    chunk = ActionChunk(prediction.actions, torch.zeros(3, LENGTH, dtype=torch.bool))
+    chunk = ActionChunk(prediction.actions, action_is_pad=torch.zeros(3, LENGTH, dtype=torch.bool))
     forced = policy.forward_chunk(observation, chunk, belief, noise=noise())
     torch.testing.assert_close(prediction.action_states, forced.action_states, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(prediction.action_tokens, forced.action_tokens)
@@ -132,7 +132,7 @@ def test_flow_learns_eight_samples_by_heart():
     policy = build_policy(small_config(vision=False), seed=0)
     observation, chunk = make_observation(8), make_chunk(8)
     rows = list(range(8)) * 4  # four draws of noise for each sample
-    many, recorded = take(observation, rows), ActionChunk(chunk.actions[rows], chunk.action_is_pad[rows])
+    many, recorded = take(observation, rows), ActionChunk(chunk.actions[rows], action_is_pad=chunk.action_is_pad[rows])
     optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-2)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1e-2, total_steps=200)
     history = []
@@ -234,7 +234,7 @@ def test_the_loss_of_a_sample_has_its_own_noise(any_policy, belief):
     observation, chunk, keys = make_observation(), make_chunk(), noise(2).keys
     losses = any_policy.forward_chunk(observation, chunk, belief, noise=Noise(keys)).action_losses
     order = [2, 0]
-    turned = ActionChunk(chunk.actions[order], chunk.action_is_pad[order])
+    turned = ActionChunk(chunk.actions[order], action_is_pad=chunk.action_is_pad[order])
     forward = any_policy.forward_chunk(take(observation, order), turned, belief[order], noise=Noise(keys[order]))
     torch.testing.assert_close(forward.action_losses, losses[order], rtol=1e-4, atol=1e-5)
     with pytest.raises(ShapeError, match=r"keys of shape \(1,\) for 3 samples"):
@@ -253,7 +253,7 @@ def test_wrong_inputs_are_named(flow_policy):
     observation, chunk = make_observation(), make_chunk()
     with pytest.raises(ShapeError, match=r"belief has shape \(3, 2, 32\); this policy takes \(3, 3, 32\)"):
         flow_policy(observation, chunk, torch.zeros(3, 2, 32), noise=noise())
-    short = ActionChunk(chunk.actions[:, :2], chunk.action_is_pad[:, :2])
+    short = ActionChunk(chunk.actions[:, :2], action_is_pad=chunk.action_is_pad[:, :2])
     with pytest.raises(ShapeError, match="chunk_length"):
         flow_policy(observation, short, noise=noise())
     blind = dataclasses.replace(

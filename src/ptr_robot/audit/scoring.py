@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,14 @@ import numpy as np
 from ptr_robot import __version__
 from ptr_robot.audit.score_files import EpisodeScore, FrameScores, Scores
 from ptr_robot.data.lerobot.contents import DatasetIndex
-from ptr_robot.errors import ConfigError
+from ptr_robot.errors import ConfigError, did_you_mean
+from ptr_robot.files import default_cache_dir
 from ptr_robot.method.scoring.check import CheckResult, check
 from ptr_robot.method.scoring.null_distribution import tail_probability
 from ptr_robot.method.scoring.quality import CHANNEL_NAMES, CHANNELS, QUALITY_VERSION, Quality, QualityConfig, assess
+from ptr_robot.method.scoring.recordings import Recordings
 from ptr_robot.method.scoring.verdicts import DROP, Verdict, decide, expected_mistakes
+from ptr_robot.scorers.looks import NONE, open_tower, with_looks
 from ptr_robot.scorers.recordings import ReadDataset, read_recordings, state_keys_of
 
 Report = Callable[[str, float], None]
@@ -38,6 +42,12 @@ class ScoreSettings:
     num_seeds: int = 3
     # Folds of episodes: what an episode does is predicted by models that never saw it.
     num_folds: int = 5
+    # What looks at pictures: a timm name or folder, a trained policy, thumbnails, none; auto: a pretrained tower.
+    vision: str = "auto"
+    # The cameras that are looked at; by default all.
+    image_keys: list[str] = field(default_factory=list)
+    # Where what pictures look like is kept; by default ~/.cache/ptr_robot.
+    cache_dir: str | None = None
     # Inject faults of known kinds into copies of the episodes, and report how well each would be found.
     check: bool = False
     # The first of the draws.
@@ -56,14 +66,15 @@ def score_dataset(index: DatasetIndex, settings: ScoreSettings, report: Report |
     if report is not None:
         report("reading", 0.0)
     data = read_recordings(index, state_keys_of(index, settings.state_keys), settings.action_key, config.chunk_length)
-    quality = assess(data.recordings, config, report)
+    recordings, said = _looked_at(index, data, settings, report)
+    quality = assess(recordings, config, report)
     verdicts = decide(quality, data.instructions)
     checks = check(quality, config.seed, report) if settings.check else []
     return Scores(
         rows=_rows(data, quality, verdicts) | _unusable(index),
         frames=_frames(data, quality, verdicts),
         channels={channel.name: channel.reason for channel in CHANNELS},
-        statements=statements(quality, verdicts, checks),
+        statements=[*said, *statements(quality, verdicts, checks)],
         checks=[dataclasses.asdict(result) for result in checks],
         settings={**dataclasses.asdict(settings), "version": __version__, "quality_version": QUALITY_VERSION},
         dataset={
@@ -73,6 +84,24 @@ def score_dataset(index: DatasetIndex, settings: ScoreSettings, report: Report |
             "fps": index.fps,
         },
     )
+
+
+def _looked_at(
+    index: DatasetIndex, data: ReadDataset, settings: ScoreSettings, report: Report | None
+) -> tuple[Recordings, list[str]]:
+    """The recordings with their pictures where they are wanted, and what is to be said about it."""
+    cameras = settings.image_keys or list(index.camera_keys)
+    for key in cameras:
+        if key not in index.camera_keys:
+            raise ConfigError(f"{index.root}: there is no camera {key!r}; {did_you_mean(key, index.camera_keys)}")
+    if settings.vision == NONE or not cameras:
+        unseen = ["Pictures were not looked at; --vision=auto does."] if cameras else []
+        return data.recordings, unseen
+    tower, said = open_tower(settings.vision)
+    assert tower is not None
+    cache = Path(settings.cache_dir).expanduser() if settings.cache_dir else default_cache_dir()
+    looked = with_looks(data.recordings, data.records, index, tower, cameras, cache, report)
+    return looked, [said] if said else [f"Pictures were looked at by {tower.name}."]
 
 
 def _rows(data: ReadDataset, quality: Quality, verdicts: Sequence[Verdict]) -> dict[int, EpisodeScore]:

@@ -42,7 +42,8 @@ def main(arguments: Sequence[str]) -> int:
     check_settings(settings)
     root = find_folder(flags.dataset)
     named = settings.state_keys or ["observation.state", "observation.environment_state"]
-    index = open_index(root, skip_bad_episodes=True, camera_keys=(), vector_keys=(*named, settings.action_key))
+    cameras = () if settings.vision == "none" else settings.image_keys or None
+    index = open_index(root, skip_bad_episodes=True, camera_keys=cameras, vector_keys=(*named, settings.action_key))
     state_keys_of(index, settings.state_keys)
     folder = Path(flags.output_dir or Path("outputs") / "score" / root.resolve().name).expanduser()
     started = time.monotonic()
@@ -64,7 +65,7 @@ class ScoringProgress:
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
         self._log_path = log
-        self._stages = 1 + settings.num_seeds + (1 if settings.check else 0)
+        self._stages = 1 + settings.num_seeds + settings.check + (settings.vision != "none")
         self._console = Console(stderr=True)
         self._bar = Progress(
             TextColumn("{task.description}"),

@@ -22,6 +22,7 @@ from ptr_robot.method.scoring.channels.prediction import Pace, WhichAction, Whic
 from ptr_robot.method.scoring.channels.progress import Completion, Phase
 from ptr_robot.method.scoring.channels.smoothness import ActionNoise, StateNoise
 from ptr_robot.method.scoring.channels.stillness import Extent, Frozen, Idle
+from ptr_robot.method.scoring.channels.view import View
 from ptr_robot.method.scoring.combination import Combination, combine
 from ptr_robot.method.scoring.null_distribution import NullDistribution
 from ptr_robot.method.scoring.recordings import Recording, Recordings
@@ -48,6 +49,7 @@ CHANNELS: tuple[Channel, ...] = (
     Ending(),
     WhichAction(),
     WhichConsequence(),
+    View(),
     Instruction(),
 )
 CHANNEL_NAMES = tuple(channel.name for channel in CHANNELS)

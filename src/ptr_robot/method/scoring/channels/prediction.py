@@ -167,10 +167,12 @@ class WhichAction(PredictionChannel):
 
     def fitted(self, expectation: Expectation, recordings: Recordings, seed: int) -> FittedChannel:  # noqa: ARG002
         """By squared error."""
-        return _SquaredError(expectation)
+        return SquaredError(expectation)
 
 
-class _SquaredError(FittedChannel):
+class SquaredError(FittedChannel):
+    """By how much an episode differs from what is expected of it."""
+
     def __init__(self, expectation: Expectation) -> None:
         self.expectation = expectation
 

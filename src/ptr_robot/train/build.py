@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from ptr_robot.data.segments.batch import UNIFIED_DIM
 from ptr_robot.data.segments.dataset import SegmentDataset
 from ptr_robot.data.segments.loader import SegmentLoader, load_segments
+from ptr_robot.errors import ConfigError
 from ptr_robot.method.ptr.algorithm import PTR
 from ptr_robot.method.ptr.config import PTRConfig
 from ptr_robot.method.ptr.targets import EMATargetEncoder
@@ -20,6 +22,7 @@ from ptr_robot.train.config import RunPlan
 from ptr_robot.train.methods.base import BeforeTraining, Preparation
 from ptr_robot.train.methods.registry import training_method
 from ptr_robot.train.module import TrainingModule
+from ptr_robot.train.sampler_weights import batches_of_a_draw, draw_weights
 from ptr_robot.train.samples import SampleFacts, target_width
 from ptr_robot.train.sources import SourceRecord, check_same_sources, read_sources
 from ptr_robot.train.starting_policy import StartingPolicy
@@ -68,15 +71,30 @@ def build_parts(
     preparation = method.prepare(
         BeforeTraining(config, everything, policy, saved_state, device=device, rank=rank, world_size=world_size)
     )
-    loader = load(preparation.applied_to(everything))
+    is_drawn, given = plan.ptr.weights.apply == "sampler", preparation.episode_weights
+    if is_drawn:
+        check_has_weights(plan, given)
+    drawn = draw_weights(given, None, everything.num_episodes) if is_drawn else None
+    loader = load(preparation.applied_to(everything, drawn))
+    if drawn is not None:
+        loader.draw_by(drawn, batches_of_a_draw(plan))
     sources = source_records(loader.dataset)  # what is kept has statistics of its own
-    facts = SampleFacts.of(everything, preparation.episode_weights)
+    facts = SampleFacts.of(everything, None if is_drawn else given)  # drawn by weight, the loss is plain
     if checkpoint:
         check_same_sources(read_sources(checkpoint / PRETRAINED), sources)
     ptr = build_ptr(plan.ptr, policy, loader.dataset, facts)
     start.restore_belief(ptr.belief)
     module = TrainingModule(policy, ptr, facts)
     return RunParts(module.train(), policy, loader, sources, everything, preparation)
+
+
+def check_has_weights(plan: RunPlan, given: Tensor | None) -> None:
+    """Refuse a sampler that would have nothing to draw by."""
+    if given is None and not plan.ptr.scorer.enabled:
+        raise ConfigError(
+            f"weights.apply is sampler, and the method {plan.config.method!r} has no weights; give "
+            "dataset.episode_weights, or choose a method that finds weights"
+        )
 
 
 def build_ptr(config: PTRConfig, policy: Policy, dataset: SegmentDataset, facts: SampleFacts) -> PTR:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ptr_robot.data.config import DataConfig, SourceConfig
 from ptr_robot.errors import ConfigError, did_you_mean
-from ptr_robot.method.ptr.config import PTRConfig
+from ptr_robot.method.ptr.config import APPLY, PTRConfig
 from ptr_robot.method.scoring.screen import ScreeningConfig
 from ptr_robot.policy.interface import PolicyShape
 from ptr_robot.policy.policy_type import PAPER_SCALE, PolicyChoice, TrainingScale
@@ -119,6 +119,18 @@ class SchedulerConfig:
 
 
 @dataclass(frozen=True)
+class WeightsConfig:
+    """What is done with the weights of episodes and samples, whoever finds them."""
+
+    # loss: they scale the loss, as in the paper; sampler: segments are drawn in proportion, and the loss is plain.
+    apply: str = "loss"
+
+    def __post_init__(self) -> None:
+        if self.apply not in APPLY:
+            raise ConfigError(f"weights.apply is {self.apply!r}; {did_you_mean(self.apply, APPLY)}")
+
+
+@dataclass(frozen=True)
 class WandbConfig:
     """Weights & Biases, for those who use it."""
 
@@ -148,6 +160,7 @@ class TrainConfig:
     method: str = "screened"
     # Changes to the method's settings; by default none.
     ptr: PTRConfig | None = None
+    weights: WeightsConfig = field(default_factory=WeightsConfig)
     # How the method screened scores episodes before the first step.
     screening: ScreeningConfig = field(default_factory=ScreeningConfig)
     # The run folder; by default outputs/train/<day>/<time>_<job_name>.
@@ -245,6 +258,11 @@ def resolve(config: TrainConfig, now: datetime) -> RunPlan:
     warmup = config.scheduler.num_warmup_steps
     warmup = scaled(PAPER_LEARNING_RATE_WARMUP, steps) if warmup is None else warmup
     ptr = config.ptr or training_method(config.method).ptr_config(steps=steps, log_freq=log_freq)
+    if ptr.weights.apply != "loss" and config.weights.apply == "loss":
+        raise ConfigError(
+            f"ptr.weights.apply is {ptr.weights.apply!r}; give --weights.apply, which holds for every weight"
+        )
+    ptr = dataclasses.replace(ptr, weights=dataclasses.replace(ptr.weights, apply=config.weights.apply))
     policy_name = Path(config.policy.path).expanduser().name if config.policy.path else config.policy.label
     job_name = config.job_name or f"{config.method}_{policy_name}"
     output_dir = config.output_dir or f"outputs/train/{now:%Y-%m-%d}/{now:%H-%M-%S}_{job_name}"

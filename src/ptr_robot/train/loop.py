@@ -25,6 +25,7 @@ from ptr_robot.train.optimisation import Optimiser, StepResult
 from ptr_robot.train.processes import agree_on_plan, make_accelerator, others_may_end
 from ptr_robot.train.records import RunRecords
 from ptr_robot.train.run_folder import check_free, describe_run, occupied
+from ptr_robot.train.sampler_weights import batches_of_a_draw, drawn_batches
 from ptr_robot.train.step_progress import TrainingProgress
 from ptr_robot.train.trained import TrainedPolicy
 from ptr_robot.train.training_state import TrainingState
@@ -106,7 +107,7 @@ class Trainer:
         return TrainResult(self.plan.output_dir, self.steps_done, self.saved, exit_code, is_main)
 
     def _steps(self, stop: StopRequest, records: RunRecords | None, progress: TrainingProgress) -> int:
-        batches = endless(self.parts.loader)
+        batches = self._batches()
         while self.steps_done < self.plan.steps:
             result = self._step(batches)
             progress.advance()
@@ -123,6 +124,13 @@ class Trainer:
                 return stop.exit_code
         progress.say(f"done: {self.saved}")
         return 0
+
+    def _batches(self) -> Iterator[SegmentBatch]:
+        """Without end; drawn anew at each record where the weights that the sampler applies move in training."""
+        if self.plan.ptr.weights.apply != "sampler" or not self.plan.ptr.scorer.enabled:
+            return endless(self.parts.loader)
+        loader, given = self.parts.loader, self.parts.preparation.episode_weights
+        return drawn_batches(loader, given, self.ledger.totals, batches_of_a_draw(self.plan))
 
     def _step(self, batches: Iterator[SegmentBatch]) -> StepResult:
         started = time.perf_counter()

@@ -12,7 +12,8 @@ from ptr_robot.study.analysis.findings import find
 from ptr_robot.study.analysis.pooling import find_pooling, pooling_table
 from ptr_robot.study.analysis.sweeps import find_sweeps, sweep_table, swept_methods
 from ptr_robot.study.cells.judged_episode import JudgedEpisode
-from ptr_robot.study.report.figures import draw_figures, mean_curve
+from ptr_robot.study.report.curves import mean_curve
+from ptr_robot.study.report.figures import draw_figures
 from ptr_robot.study.report.study_report import write_report
 from ptr_robot.study.report.tables import detection_table, success_table, weight_table
 from ptr_robot.study.spec.definition_file import read_study

@@ -102,6 +102,9 @@ class SegmentLoader:
                 raise ConfigError(f"cannot resume the data: {name} was {state.get(name)} and is now {value}")
         self.epoch, self.batches_done = int(state["epoch"]), int(state["batches_done"])
         if (weights := state.get("episode_weights")) is not None:  # those that the epoch was drawn by
+            known = self.episode_weights
+            if self._max_batches is None and (known is None or weights != known.tolist()):
+                raise ConfigError("cannot resume the data: episodes were drawn by other weights; bring them back")
             self.draw_by(np.array(weights), self._max_batches)
 
     def _identity(self) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from ptr_robot.method.ptr.algorithm import PTR
 from ptr_robot.method.ptr.weights import kl_bound
 from ptr_robot.method.types import PTROutput, Samples
 
+_WEIGHT_BINS = 16  # from 1/4 to 4, four to a doubling
+
 
 @dataclass(frozen=True)
 class Histogram:
@@ -67,11 +69,13 @@ class Diagnostics:
     hard_ratio: float
     score_histogram: Histogram
     weight_histogram: Histogram
+    weight_shares: dict[float, float]  # of the samples, by the lower edge of bins that are equal on a log scale
     sources: dict[int, SourceShare]
 
     def scalars(self) -> dict[str, float]:
         """The single numbers under the names that loggers show; sources as ``source_3/ratio``."""
         named = {name: float(value) for name, value in vars(self).items() if isinstance(value, int | float)}
+        named |= {f"weight_share/{edge:.2f}": share for edge, share in self.weight_shares.items()}
         for source, share in self.sources.items():
             named |= {f"source_{source}/{name}": value for name, value in vars(share).items()}
         return named
@@ -109,6 +113,7 @@ def diagnose(ptr: PTR, output: PTROutput, samples: Samples) -> Diagnostics:
         hard_ratio=ptr.controller.hard_ratio,
         score_histogram=_span_histogram(scores),
         weight_histogram=Histogram.of(weights, bounds[0], min(bounds[1], most)),
+        weight_shares=_weight_shares(weights) if ptr.scorer is not None else {},
         sources=_source_shares(weights, batch["source_ids"], bounds),
     )
 
@@ -137,6 +142,14 @@ def _gather(output: PTROutput, samples: Samples) -> dict[str, Any]:
     }
     kept = ~gather_rows(chunk_is_pad, layout)
     return {name: gather_rows(column, layout)[kept] for name, column in columns.items()}
+
+
+def _weight_shares(weights: Tensor) -> dict[float, float]:  # (n,)
+    """The share of samples in each bin from a quarter to four; what lies beyond is in the first and the last."""
+    edges = 2.0 ** (torch.arange(_WEIGHT_BINS, dtype=torch.float64) / 4 - 2)
+    bins = torch.bucketize(weights.cpu().contiguous(), edges[1:], right=True)
+    counts = torch.bincount(bins, minlength=_WEIGHT_BINS) / max(len(weights), 1)
+    return dict(zip(edges.tolist(), counts.tolist(), strict=True))
 
 
 def _source_shares(weights: Tensor, source_ids: Tensor, bounds: tuple[float, float]) -> dict[int, SourceShare]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ptr_robot.eval.success_statistics import Interval
 from ptr_robot.study.analysis.detection import count_of
+from ptr_robot.study.analysis.fitness import Fitness, find_fitness
 from ptr_robot.study.analysis.seed_statistics import (
     Outcomes,
     cluster_bootstrap,
@@ -63,6 +64,7 @@ class SettingFinding:
     methods: tuple[MethodFinding, ...]
     upper_bound: str  # the method that is one
     gap: Interval | None  # the upper bound minus the baseline
+    fitness: Fitness
     detection: tuple[DetectionFinding, ...]
 
 
@@ -103,8 +105,21 @@ def _find_setting(records: StudyRecords, name: str) -> SettingFinding:
         methods=tuple(methods),
         upper_bound=study.upper_bound,
         gap=success_difference(upper_bound, baseline),
+        fitness=_find_fitness(records, name, baseline),
         detection=tuple(detection),
     )
+
+
+def _find_fitness(records: StudyRecords, setting: str, baseline: Outcomes) -> Fitness:
+    rows = records.study.methods
+    controls = [(row.label, outcomes(records.of(setting, row.name))) for row in rows if row.is_positive_control]
+    own = next((row for row in rows if row.name == records.study.baseline), None)
+    longer = [
+        (row.label, outcomes(records.of(setting, row.name)))
+        for row in rows
+        if own is not None and row.batch_factor > 1 and row.trains_like(own)
+    ]
+    return find_fitness(baseline, controls, longer[0] if longer else None)
 
 
 def _find_method(

@@ -19,6 +19,7 @@ from ptr_robot.study.analysis.detection import auroc_by_fault, mean_weights
 from ptr_robot.study.cells.data import CellData, CellSource
 from ptr_robot.study.cells.data_jobs import robot_identity
 from ptr_robot.study.cells.evaluation import evaluate_cell
+from ptr_robot.study.cells.pretraining import PretrainJob
 from ptr_robot.study.cells.record import FAILED, CellRecord, read_record, record_path, write_record
 from ptr_robot.study.cells.training import curves_of, non_default_settings, train_config
 from ptr_robot.study.engine.jobs import Job
@@ -51,6 +52,7 @@ class Cell(Job):
     screening: ScreeningConfig
     camera_size: int
     keeps_checkpoints: bool = False
+    pretrained: PretrainJob | None = None
 
     @property
     def key(self) -> str:
@@ -64,8 +66,9 @@ class Cell(Job):
 
     @property
     def after(self) -> tuple[Job, ...]:
-        """The datasets, and what the method's rules think of them."""
-        return tuple(job for source in self.sources for job in (source.dataset, *source.rules))
+        """The policy it starts from, the datasets, and what the method's rules think of them."""
+        start = () if self.pretrained is None else (self.pretrained,)
+        return (*start, *(job for source in self.sources for job in (source.dataset, *source.rules)))
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -90,7 +93,8 @@ class Cell(Job):
             for source in self.sources
             for job in (source.dataset, *source.rules)
         ]
-        return fingerprint(__version__, self.settings, data)
+        start = [] if self.pretrained is None else [self.pretrained.stage.identity]
+        return fingerprint(__version__, self.settings, data, *start)
 
     @property
     def run_stage(self) -> Stage:

@@ -6,9 +6,11 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
+from ptr_robot.envs.collection import clean_operators
 from ptr_robot.study.cells.cell import Cell
 from ptr_robot.study.cells.data import CellSource
 from ptr_robot.study.cells.data_jobs import CollectJob, CorruptJob, DatasetJob, RuleJob
+from ptr_robot.study.cells.pretraining import PretrainJob
 from ptr_robot.study.engine.jobs import Job
 from ptr_robot.study.spec.definition import Setting, Study
 from ptr_robot.study.spec.method_row import MethodRow
@@ -39,6 +41,21 @@ def dataset_job(study: Study, root: Path, setting: Setting, seed: int) -> Datase
     return CorruptJob(root, collected, setting.corruption) if setting.corruption else collected
 
 
+def pretrain_job(study: Study, root: Path) -> PretrainJob | None:
+    """The policy that all cells start from, where the study has one."""
+    wanted = study.pretraining
+    if wanted is None:
+        return None
+    tasks = study.environment_type.resolve_tasks(wanted.tasks)
+    clean = dataclasses.replace(
+        study.demonstrations,
+        episodes=wanted.episodes,
+        operators=clean_operators(study.environment_type.scripted.operators),
+        fault_fraction=None,
+    )
+    return PretrainJob(root, CollectJob(root, tasks, clean, wanted.seed, study.env), study.policy, wanted)
+
+
 def _cell(study: Study, root: Path, name: str, row: MethodRow, seed: int, keeps_checkpoints: bool) -> Cell:
     setting = study.settings[name]
     parts = [study.settings[part] for part in setting.pool] or [setting]
@@ -56,6 +73,7 @@ def _cell(study: Study, root: Path, name: str, row: MethodRow, seed: int, keeps_
         screening=study.screening,
         camera_size=study.demonstrations.camera_size,
         keeps_checkpoints=keeps_checkpoints,
+        pretrained=pretrain_job(study, root),
     )
 
 

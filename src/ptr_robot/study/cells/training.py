@@ -13,7 +13,7 @@ from ptr_robot.study.cells.data import CellData
 from ptr_robot.study.cells.data_jobs import CACHE_FOLDER
 from ptr_robot.study.spec.definition import TrainingSettings
 from ptr_robot.study.spec.method_row import MethodRow
-from ptr_robot.train.config import DatasetConfig, OptimizerConfig, TrainConfig
+from ptr_robot.train.config import DatasetConfig, OptimizerConfig, TrainConfig, WeightsConfig
 from ptr_robot.train.config_file import flattened
 from ptr_robot.train.methods.registry import training_method
 from ptr_robot.train.records import read_records
@@ -51,21 +51,28 @@ def train_config(cell: Cell, data: CellData) -> TrainConfig:
             num_chunks=policy.num_chunks,
             cache_dir=str(cell.root / CACHE_FOLDER),
         ),
-        policy=VLAChoice(
-            preset=policy.preset, chunk_length=policy.chunk_length, image_size=policy.image_size, device="cpu"
-        ),
+        policy=_starting_policy(cell),
         method=cell.row.method,
         ptr=cell.row.ptr_config(steps=training.steps, log_freq=training.log_freq),
         output_dir=str(cell.run_folder),
+        weights=WeightsConfig(apply=cell.row.apply),
         seed=cell.seed,
         steps=training.steps,
-        batch_size=training.batch_size,
+        batch_size=training.batch_size * cell.row.batch_factor,
         num_workers=0,
         log_freq=training.log_freq,
         save_freq=training.steps,
         optimizer=OptimizerConfig(lr=training.lr),
         screening=cell.screening if cell.row.screens else ScreeningConfig(),
     )
+
+
+def _starting_policy(cell: Cell) -> VLAChoice:
+    """New, or the study's pretrained one, which keeps its own shape."""
+    if cell.pretrained is not None:
+        return VLAChoice(path=str(cell.pretrained.output), device="cpu")
+    policy = cell.policy
+    return VLAChoice(preset=policy.preset, chunk_length=policy.chunk_length, image_size=policy.image_size, device="cpu")
 
 
 def non_default_settings(
@@ -77,6 +84,10 @@ def non_default_settings(
     """
     usual = flattened(dataclasses.asdict(PTRConfig()))
     changed = {name: value for name, value in all_settings(row, training).items() if usual[name] != value}
+    if row.apply != "loss":
+        changed["weights.apply"] = row.apply
+    if row.batch_factor != 1:
+        changed["batch_factor"] = row.batch_factor
     method = training_method(row.method)
     if row.screens:
         changed["screening"] = dataclasses.asdict(screening or ScreeningConfig())
@@ -91,5 +102,6 @@ def all_settings(row: MethodRow, training: TrainingSettings) -> dict[str, Any]:
 def curves_of(run: Path) -> dict[str, list[float | None]]:
     """The recorded numbers that figures follow; None where a record lacks one."""
     records = read_records(run)
-    present = [name for name in CURVES if any(name in record for record in records)]
+    shares = [name for name in (records[-1] if records else ()) if name.startswith("weight_share/")]
+    present = [name for name in (*CURVES, *shares) if any(name in record for record in records)]
     return {name: [record.get(name) for record in records] for name in present}

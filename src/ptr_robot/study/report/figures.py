@@ -8,15 +8,14 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ptr_robot.study.analysis.findings import MethodFinding, SettingFinding, StudyFindings
 from ptr_robot.study.analysis.sweeps import Sweep
-from ptr_robot.study.cells.record import CellRecord
+from ptr_robot.study.report.curves import mean_curve
 from ptr_robot.study.report.drawing import new_figure, pyplot, write_figure
 
 _BETTER, _WORSE, _UNSURE = "#2a78b5", "#d1602b", "#8a939b"
-_LEGEND = "blue: significantly above zero, orange: significantly below, grey: neither; hollow: knows what is faulty"
+_LEGEND = "blue: interval above zero, orange: below, grey: includes zero; hollow: knows what is faulty"
 _TITLE_COLUMNS = 75
 _PANELS: tuple[tuple[str, str], ...] = (
     ("accuracy", "posterior accuracy"),
@@ -71,9 +70,11 @@ def draw_forest(setting: SettingFinding, path: Path, baseline: str, knowing: Col
     axes.set_ylim(len(shown) - 0.4, -0.6)
     titles = {method.method: method.title for method in setting.methods}
     reference = f"success minus that of {titles.get(baseline, baseline)} on the same seeds, 95% interval"
-    axes.set_xlabel(reference)
+    axes.set_xlabel(reference, fontsize=8)
     figure.supxlabel(_LEGEND, fontsize=8)  # over the whole width, as the title
-    figure.suptitle(textwrap.fill(setting.title, _TITLE_COLUMNS), fontsize=11)
+    warning = setting.fitness.warning
+    title = setting.title if warning is None else f"{setting.title} ({warning})"
+    figure.suptitle(textwrap.fill(title, _TITLE_COLUMNS), fontsize=11)
     return write_figure(figure, path)
 
 
@@ -139,25 +140,3 @@ def draw_dynamics(findings: StudyFindings, setting: SettingFinding, path: Path) 
     grid[2][3].legend(fontsize=7, frameon=False)
     figure.supxlabel("step", fontsize=9)
     return write_figure(figure, path)
-
-
-def mean_curve(cells: Sequence[CellRecord], name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-    """Steps and the mean over seeds of a recorded number; None where it was not recorded."""
-    curves = [values for cell in cells if (values := _curve(cell, name)) is not None]
-    if not curves:
-        return None
-    return np.array(cells[0].curves["step"], dtype=float), np.mean(curves, axis=0)
-
-
-def _curve(cell: CellRecord, name: str) -> NDArray[np.float64] | None:
-    sources = {"effective_share": "effective_sample_size", "weight_entropy": "kl"}
-    values = cell.curves.get(sources.get(name, name))
-    if values is None or "step" not in cell.curves:
-        return None
-    numbers: NDArray[np.float64] = np.array(values, dtype=np.float64)  # None becomes NaN
-    counts: NDArray[np.float64] = np.array(cell.curves["num_samples"], dtype=np.float64)
-    if name == "effective_share":
-        numbers = numbers / counts
-    elif name == "weight_entropy":  # of the weights as shares: log N minus their divergence from equal ones
-        numbers = 1 - numbers / np.log(counts)
-    return numbers

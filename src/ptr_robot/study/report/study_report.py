@@ -17,6 +17,7 @@ from ptr_robot.study.analysis.pooling import PoolingFinding, find_pooling, pooli
 from ptr_robot.study.analysis.sweeps import Sweep, find_sweeps, sweep_table
 from ptr_robot.study.engine.json_values import write_json
 from ptr_robot.study.report.figures import draw_figures
+from ptr_robot.study.report.paper_figures import draw_paper_figures
 from ptr_robot.study.report.tables import NOTES, setting_tables, time_table
 from ptr_robot.study.report.text_table import TextTable
 from ptr_robot.study.run import StudyRecords
@@ -44,6 +45,7 @@ def write_report(records: StudyRecords, root: Path) -> StudyReport:
     _write_text(root / TABLES_FILE, _markdown(report))
     write_json(root / RESULTS_FILE, _results(findings, sweeps, pooling))
     draw_figures(findings, sweeps, root / FIGURES_FOLDER)
+    draw_paper_figures(findings, sweeps, root / FIGURES_FOLDER)
     return report
 
 

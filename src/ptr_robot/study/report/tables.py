@@ -40,7 +40,8 @@ def success_table(finding: SettingFinding, baseline: str) -> TextTable:
     if len({len(method.seeds) for method in finding.methods}) > 1:
         columns = (*columns, "seeds")
         rows = [(*row, str(len(method.seeds))) for row, method in zip(rows, finding.methods, strict=True)]
-    return TextTable(f"{finding.setting}: {finding.title}", columns, tuple(rows), _counts(finding))
+    note = f"{_counts(finding)} For a verdict on methods: {finding.fitness.verdict}"
+    return TextTable(f"{finding.setting}: {finding.title}", columns, tuple(rows), note)
 
 
 def task_table(finding: SettingFinding) -> TextTable:

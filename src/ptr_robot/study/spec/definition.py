@@ -128,6 +128,31 @@ class TrainingSettings:
 
 
 @dataclass(frozen=True)
+class PretrainingSettings:
+    """What the policy has learnt before the study's data: clean demonstrations of these tasks, by plain fine-tuning."""
+
+    tasks: list[str]
+    # Demonstrations of each task.
+    episodes: int = 20
+    steps: int = 4000
+    # Segments of num_chunks chunks.
+    batch_size: int = 32
+    lr: float = 1e-3
+    log_freq: int = 100
+    # Of the demonstrations and the initial weights; all seeds of the study start from this one policy.
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.tasks:
+            raise ConfigError("pretraining.tasks is empty; name at least one")
+        for name in ("episodes", "steps", "batch_size", "log_freq"):
+            _at_least(f"pretraining.{name}", getattr(self, name), 1)
+        _at_least("pretraining.seed", self.seed, 0)
+        if not self.lr > 0:
+            raise ConfigError(f"pretraining.lr is {self.lr}; it must be above 0")
+
+
+@dataclass(frozen=True)
 class EvaluationSettings:
     """How every policy is evaluated: the same layouts for all methods of a seed, others for another seed."""
 
@@ -167,6 +192,8 @@ class Study:
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
     # Of rows that screen.
     screening: ScreeningConfig = field(default_factory=ScreeningConfig)
+    # Where every cell's policy comes from; unset: from initial weights of its seed.
+    pretraining: PretrainingSettings | None = None
     # The method that differences are taken to, and the one that a perfect choice of episodes would reach.
     baseline: str = "sft"
     upper_bound: str = "clean"
@@ -195,6 +222,8 @@ class Study:
         for name, setting in self.settings.items():
             check_name("setting", name)
             self._check_setting(name, setting)
+        if self.pretraining is not None:
+            _within("pretraining", lambda: self.environment_type.resolve_tasks(self.pretraining_tasks))
         names = [row.name for row in self.methods]
         if self.sweeps and self.sweep_reference not in names:
             hint = did_you_mean(self.sweep_reference, names)
@@ -204,6 +233,11 @@ class Study:
     def environment_type(self) -> EnvironmentType:
         """The environment that it names."""
         return environment_type(self.env)
+
+    @property
+    def pretraining_tasks(self) -> list[str]:
+        """As the study writes them."""
+        return [] if self.pretraining is None else self.pretraining.tasks
 
     def demonstrations_of(self, setting: Setting) -> Demonstrations:
         """The study's demonstrations with what the setting changes in them."""

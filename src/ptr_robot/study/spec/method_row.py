@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ptr_robot.errors import ConfigError, did_you_mean
-from ptr_robot.method.ptr.config import PTRConfig
+from ptr_robot.method.ptr.config import APPLY, PTRConfig
 from ptr_robot.scorers import scorer_names
 from ptr_robot.study.spec.names import check_name
 from ptr_robot.train.config import unread_setting
@@ -65,9 +65,17 @@ class MethodRow:
     ptr: dict[str, Any] = field(default_factory=dict)
     filter: EpisodeFilter | None = None
     weighting: EpisodeWeighting | None = None
+    # loss or sampler: how weights are applied, whoever finds them.
+    apply: str = "loss"
+    # A factor on the study's batch, for the row that shows whether the baseline is trained out.
+    batch_factor: int = 1
 
     def __post_init__(self) -> None:
         check_name("method", self.name)
+        if self.apply not in APPLY:
+            raise ConfigError(f"{self.name}: apply is {self.apply!r}; {did_you_mean(self.apply, APPLY)}")
+        if self.batch_factor < 1:
+            raise ConfigError(f"{self.name}: batch_factor is {self.batch_factor}; it must be at least 1")
         try:
             training_method(self.method)
         except ConfigError as error:
@@ -81,6 +89,16 @@ class MethodRow:
     def knows_the_truth(self) -> bool:
         """Whether it is told which episodes are faulty: what it says of them shows nothing."""
         return TRUTH in {judge.by for judge in (self.filter, self.weighting) if judge is not None}
+
+    def trains_like(self, other: MethodRow) -> bool:
+        """Whether only the amount of training differs."""
+        names = ("method", "ptr", "filter", "weighting", "apply")
+        return all(getattr(self, name) == getattr(other, name) for name in names)
+
+    @property
+    def is_positive_control(self) -> bool:
+        """Whether it weighs episodes by the true labels, within bounds that a method could have."""
+        return self.weighting is not None and self.weighting.by == TRUTH and self.weighting.w_min > 0
 
     @property
     def label(self) -> str:

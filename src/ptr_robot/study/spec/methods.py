@@ -17,12 +17,23 @@ _CONTROLS = (
     MethodRow("clean", "SFT, clean part", filter=_CLEAN),
     MethodRow("clean-ptr", "PTR (paper), clean part", "paper", filter=_CLEAN),
     MethodRow("true-labels", "true labels, weights .25/4", weighting=EpisodeWeighting(TRUTH)),
+    MethodRow(
+        "true-labels-sampler",
+        "true labels, weights .25/4, sampler",
+        weighting=EpisodeWeighting(TRUTH),
+        apply="sampler",
+    ),
+    MethodRow("sft-double-batch", "SFT, twice the batch", batch_factor=2),
     MethodRow("true-labels-zero", "true labels, weights 0/1", weighting=EpisodeWeighting(TRUTH, w_min=0.0, w_max=1.0)),
 )
 _PRESETS = tuple(
     MethodRow(name, f"PTR ({name})", name) for name in PTR_PRESETS if name not in {row.name for row in _CONTROLS}
 )
-_SCREENED = (MethodRow("screened", "SFT, screened", "screened"),)
+_SCREENED = (
+    MethodRow("screened", "SFT, screened", "screened"),
+    MethodRow("screened-sampler", "SFT, screened, sampler", "screened", apply="sampler"),
+    MethodRow("paper-sampler", "PTR (paper), sampler", "paper", apply="sampler"),
+)
 _FILTERS = tuple(
     MethodRow(f"filter-{rule}", f"better half by {title}", filter=EpisodeFilter(rule))
     for rule, title in _TITLES.items()

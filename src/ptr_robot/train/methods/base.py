@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ptr_robot.data.segments.dataset import SegmentDataset
@@ -61,11 +63,13 @@ class Preparation:
     summary: str | None = None  # one line for the log
     state: Mapping[str, Tensor] = field(default_factory=dict)  # what a resumed run needs to decide the same
 
-    def applied_to(self, dataset: SegmentDataset) -> SegmentDataset:
-        """The data to train on."""
-        if self.kept is None and not self.instructions:
+    def applied_to(
+        self, dataset: SegmentDataset, drawn_by: NDArray[np.float64] | None = None
+    ) -> SegmentDataset:  # (episodes,)
+        """The data to train on; the normalisers' statistics follow the weights that episodes are ``drawn_by``."""
+        if self.kept is None and not self.instructions and drawn_by is None:
             return dataset
-        return dataset.restricted(self.kept, self.instructions)
+        return dataset.restricted(self.kept, self.instructions, drawn_by)
 
 
 class TrainingMethod(ABC):

@@ -20,11 +20,13 @@ endif
 export HF_HUB_OFFLINE ?= 1
 export MUJOCO_GL ?= egl
 
-.PHONY: help install system test lint demo libero clean test-lerobot06
+.PHONY: help install system test fuzz faults lint demo libero clean test-lerobot06
 
 help:
 	@echo "make test     install, then lint, type-check, check the layers and run every test"
 	@echo "make demo     install, then collect, train SFT, PTR and the clean part, evaluate, compare"
+	@echo "make fuzz     as the tests do, with INPUTS (2000) damaged inputs for each kind of file that is read"
+	@echo "make faults   kill a run, and fill its disk, at every one of its file-system calls"
 	@echo "make lint     ruff, mypy --strict and the import layers"
 	@echo "make test-lerobot06  the plug-in's tests on LeRobot 0.6, where there is a Python 3.12 or later"
 	@echo "make install  the virtual environment in $(VENV)"
@@ -56,6 +58,13 @@ test: lint
 
 test-lerobot06:
 	bash scripts/test_lerobot06.sh
+
+# Long forms of tests that `make test` runs for seconds: many inputs, every file-system call. Both print their counts.
+fuzz: install
+	PTR_ROBOT_FUZZ=$(or $(INPUTS),2000) $(BIN)/pytest tests/fuzz --numprocesses=auto --maxprocesses=4
+
+faults: install
+	PTR_ROBOT_FAULTS=all $(BIN)/pytest tests/faults --numprocesses=auto --maxprocesses=4
 
 demo: install
 	$(BIN)/ptr demo

@@ -14,3 +14,11 @@ settings.load_profile("no-deadline")
 torch.set_num_threads(1)
 avoid_broken_tiles()  # here, and not where bfloat16 is first used: by then oneDNN has looked
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored by whoever started the tests, no test could send it
+
+
+def pytest_terminal_summary(terminalreporter):
+    """How many inputs were tried and faults injected, by the tests that count them."""
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties:
+            if name == "counted":
+                terminalreporter.write_line(f"{report.nodeid}: {value}")

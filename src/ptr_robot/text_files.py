@@ -48,7 +48,10 @@ def read_json_objects(path: Path, remedy: str) -> Iterator[dict[str, Any]]:
 def read_yaml(path: Path) -> Any:
     """The content of a YAML file, of whatever type."""
     yaml = require("yaml", "lerobot")
-    text = read_text(path, "mend the file")
+    try:
+        text = read_text(path, "name another file, or mend it")
+    except DataError as error:
+        raise ConfigError(str(error)) from error
     try:
         loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
@@ -58,9 +61,17 @@ def read_yaml(path: Path) -> Any:
     except (yaml.YAMLError, ValueError) as error:
         if isinstance(error, ConfigError):
             raise
-        raise ConfigError(f"{path}: not valid YAML ({' '.join(str(error).split())})") from error
+        raise ConfigError(_yaml_complaint(path, error)) from error
     except RecursionError as error:
         raise ConfigError(f"{path}: not valid YAML (it is nested too deeply)") from error
+
+
+def _yaml_complaint(path: Path, error: Exception) -> str:
+    """The file, the line and what stands there, without YAML's own drawing of it."""
+    mark = getattr(error, "problem_mark", None)
+    place = "" if mark is None else f", line {mark.line + 1}, column {mark.column + 1}"
+    reason = getattr(error, "problem", None) or str(error)
+    return f"{path}{place}: not valid YAML ({' '.join(reason.split())})"
 
 
 def _num_values(node: Any, known: dict[int, int]) -> int:

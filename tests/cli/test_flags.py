@@ -114,7 +114,7 @@ def test_a_config_file_is_the_base_and_flags_win(tmp_path, spelling):
         ("numbr: 7\n", "there is no setting 'numbr'; did you mean 'number'?"),
         ("inner: {alfa: 7}\n", "flags.yaml: there is no setting 'inner.alfa'; did you mean 'alpha'?"),
         ("inner: 5\n", "flags.yaml: inner is a group of settings; write inner: {setting: value}"),
-        ("number: [7\n", "not valid YAML or JSON"),
+        ("number: [7\n", "not valid YAML"),
         ("- 7\n", "must hold settings as name: value"),
         ("number: many\n", "Couldn't parse 'many' into an int"),
     ],
@@ -129,7 +129,7 @@ def test_a_wrong_config_file_is_one_line(tmp_path, content, message):
 
 
 def test_a_missing_config_file_is_named(tmp_path):
-    with pytest.raises(ConfigError, match=r"nowhere\.yaml: cannot be read \(No such file"):
+    with pytest.raises(ConfigError, match=r"nowhere\.yaml: no such file"):
         parse(f"--config_path={tmp_path / 'nowhere.yaml'}")
 
 

@@ -91,9 +91,9 @@ def test_operators_of_ones_own(tmp_path):
         ("shaky: {severity: 0}", "severity=0 must be above 0"),
         ("shaky: 3", "must map settings to values"),
         ("- shaky", "must map operator names"),
-        ("a: [", "not a readable YAML file"),
+        ("a: [", "not valid YAML"),
         ("shaky: {severity: 1}\nsteady: {speed: 1]\n", r"operators.yaml, line 2, column 18: not .* got '\]'"),
-        ("müde: {}", "not a readable YAML file"),
+        ("müde: {}", "not a text in UTF-8"),
     ],
 )
 def test_bad_operator_files_are_refused_in_one_line(tmp_path, text, words):

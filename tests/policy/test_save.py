@@ -91,7 +91,7 @@ def test_damaged_files_are_named(flow_policy, tmp_path):
     with pytest.raises(DataError, match="format 2 or 1"):
         load_policy(folder)
     config.write_text("{")
-    with pytest.raises(DataError, match="not JSON"):
+    with pytest.raises(DataError, match="not valid JSON"):
         load_policy(folder)
     with pytest.raises(DataError, match="give the folder of a saved policy"):
         load_policy(tmp_path)

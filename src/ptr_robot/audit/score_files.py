@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ptr_robot.data.lerobot.metadata import read_parquet
 from ptr_robot.errors import DataError, require
 from ptr_robot.files import whole_file
+from ptr_robot.text_files import read_json
 
 EPISODES_FILE = "ptr_episodes.parquet"
 FRAMES_FILE = "ptr_frames.parquet"
@@ -198,7 +199,7 @@ def _read_summary(file: Path) -> dict[str, Any]:
     if not file.is_file():
         raise DataError(f"{file}: no such file; score the dataset first: ptr score DATASET")
     try:
-        summary = json.loads(file.read_text())
+        summary = read_json(file, "score the dataset again")
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{file} cannot be read ({error}); score the dataset again") from error
     wanted = {"dataset", "channels", "statements", "checks", "settings"}

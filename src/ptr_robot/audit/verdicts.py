@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ptr_robot.errors import DataError
+from ptr_robot.text_files import read_json
 
 FORMAT = 1
 MARKS = ("keep", "drop")
@@ -16,7 +16,7 @@ MARKS = ("keep", "drop")
 def read_verdicts(file: Path, known: Mapping[int, Any]) -> dict[int, str]:
     """``{"format": 1, "verdicts": {"12": "drop"}}`` as marks by episode index, each of an episode that is ``known``."""
     try:
-        entries = json.loads(file.read_text())
+        entries = read_json(file, "save the marks again from the report")
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{file}: not a readable JSON file ({error}); save the marks again from the report") from error
     if (

@@ -33,8 +33,8 @@ def spell(argument: str, kinds: Mapping[str, object]) -> str:
     yaml = require("yaml", "lerobot")
     try:
         yaml.safe_load(value)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"--{name}={value}: not valid YAML; {expected_form(name, kind)}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigError(f"--{name}={value[:200]}: not valid YAML; {expected_form(name, kind)}") from error
     return f"--{name}={value}"
 
 

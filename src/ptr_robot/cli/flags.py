@@ -15,6 +15,7 @@ from typing import TypeVar
 from ptr_robot.cli.flag_values import describe_mistake, spell
 from ptr_robot.cli.help_text import readable_help
 from ptr_robot.errors import ConfigError, PTRError, did_you_mean, require
+from ptr_robot.text_files import read_yaml
 
 Config = TypeVar("Config")
 BOOLEANS = ("true", "false", "True", "False")
@@ -108,13 +109,10 @@ def without_flag(arguments: Sequence[str], name: str) -> list[str]:
 
 def _check_config_file(path: Path, config_class: type) -> None:
     """Refuse a file that is no mapping of known settings, before draccus meets it."""
-    yaml = require("yaml", "lerobot")
     try:
-        settings = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise ConfigError(f"--config_path={path}: cannot be read ({error.strerror})") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--config_path={path}: not valid YAML or JSON ({_one_line(error)})") from error
+        settings = read_yaml(path)
+    except PTRError as error:
+        raise ConfigError(f"--config_path={error}") from error
     if not isinstance(settings, dict):
         raise ConfigError(f"--config_path={path}: must hold settings as name: value")
     _check_names(path, settings, config_class)

@@ -31,6 +31,19 @@ VERBS: dict[str, str] = {
 }
 
 
+_REFUSALS = {
+    errno.ENAMETOOLONG: "give a shorter path",
+    errno.EMFILE: "raise the limit of open files (ulimit -n 1024), or lower --num_workers",
+    errno.ENFILE: "too many files are open on this machine",
+    errno.EACCES: "give yourself the right to it, or name another place",
+    errno.EPERM: "give yourself the right to it, or name another place",
+    errno.EROFS: "name another place",
+    errno.ENOSPC: "free some space there, or name another place",
+    errno.EDQUOT: "free some space there, or name another place",
+    errno.EIO: "the disk failed",
+}
+
+
 def usage() -> str:
     """The text that ``ptr --help`` prints."""
     lines = [f"ptr {__version__}: post-train robot policies on mixed demonstrations", ""]
@@ -83,6 +96,19 @@ class StopSignals:
         raise KeyboardInterrupt
 
 
+def _refusal(error: BaseException) -> str | None:
+    """What the system refused, in one line; None for an error that is this program's own."""
+    refused: BaseException | None = error
+    while refused is not None:
+        if isinstance(refused, OSError) and refused.errno in _REFUSALS:
+            place = f"{str(refused.filename)[:300]}: " if refused.filename else ""
+            return f"{place}{refused.strerror}; {_REFUSALS[refused.errno]}"
+        if isinstance(refused, MemoryError):
+            return "out of memory; lower --batch_size or --num_workers, or take a machine with more of it"
+        refused = refused.__cause__ or refused.__context__
+    return None
+
+
 def main() -> None:
     """Console script: exit code 0 on success, 1 on an expected error, 130 on Ctrl-C or SIGTERM."""
     signals = StopSignals()
@@ -103,6 +129,9 @@ def main() -> None:
         elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EPIPE) and error.filename is None:
             sys.stderr.write(f"ptr: error: the output could not be written ({error.strerror})\n")
             sys.stdout = None  # nothing more goes there, not at the end either
+            code = 1
+        elif (reason := _refusal(error)) is not None:
+            sys.stderr.write(f"ptr: error: {reason}\n")
             code = 1
         else:
             raise

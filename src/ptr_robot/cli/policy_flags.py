@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from ptr_robot.cli.flags import given_value, parse_flags, without_flag
-from ptr_robot.errors import DataError, require
+from ptr_robot.errors import DataError, PTRError
 from ptr_robot.policy.policy_type import PolicyType
 from ptr_robot.policy.registry import DEFAULT_TYPE, discover_packages, policy_type, recognised_type
+from ptr_robot.text_files import read_yaml
 from ptr_robot.train.config import TrainConfig
 from ptr_robot.train.trained import pretrained_folder
 
@@ -50,10 +51,9 @@ def _chosen_type(arguments: Sequence[str]) -> PolicyType:
 
 def _policy_of_file(path: str | None) -> dict[str, Any]:
     """Settings of the policy in a file; what cannot be read is named when all of it is."""
-    yaml = require("yaml", "lerobot")
     try:
-        settings = yaml.safe_load(Path(path).expanduser().read_text()) if path else None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        settings = read_yaml(Path(path).expanduser()) if path else None
+    except PTRError:
         return {}
     policy = settings.get("policy") if isinstance(settings, dict) else None
     return policy if isinstance(policy, dict) else {}

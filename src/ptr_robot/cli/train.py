@@ -14,9 +14,10 @@ from typing import Any
 
 from ptr_robot.cli.flags import given_value, without_flag
 from ptr_robot.cli.policy_flags import import_packages, parse_train_flags
-from ptr_robot.errors import ConfigError, MissingExtraError, require
+from ptr_robot.errors import ConfigError, MissingExtraError
 from ptr_robot.method.ptr.config import PTRConfig
 from ptr_robot.method.scoring.screen import ScreeningConfig
+from ptr_robot.text_files import read_yaml
 from ptr_robot.train.config import TrainConfig, resolve, unread_setting
 from ptr_robot.train.config_file import CONFIG_FILE, flattened, merged
 from ptr_robot.train.methods.registry import training_method
@@ -151,7 +152,7 @@ def _resumed(arguments: list[str]) -> tuple[list[str], Path | None]:
 def _over_method(config: TrainConfig, arguments: list[str]) -> TrainConfig:
     """Read the settings again, with those of the method in place of PTR's defaults."""
     path = given_value(arguments, "config_path")
-    settings: dict[str, Any] = require("yaml", "lerobot").safe_load(Path(path).expanduser().read_text()) if path else {}
+    settings: dict[str, Any] = read_yaml(Path(path).expanduser()) if path else {}
     changes = settings.get("ptr") or {}
     if changes and training_method(settings.get("method", config.method)).name != config.method:
         if config.resume:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ptr_robot.envs.fault_plans import PLANNERS
 from ptr_robot.errors import ConfigError, did_you_mean
+from ptr_robot.text_files import read_yaml
 
 
 def _check_range(name: str, limits: tuple[float, float], lowest: float, highest: float) -> None:
@@ -70,15 +71,7 @@ OPERATORS: dict[str, OperatorConfig] = {
 
 def read_operators(path: Path, known: Mapping[str, OperatorConfig] = OPERATORS) -> dict[str, OperatorConfig]:
     """The known operators and those of a YAML file that maps names to the fields of ``OperatorConfig``."""
-    import yaml
-
-    try:
-        entries = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        mark = getattr(error, "problem_mark", None)
-        place = "" if mark is None else f", line {mark.line + 1}, column {mark.column + 1}"
-        reason = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise ConfigError(f"{path}{place}: not a readable YAML file ({reason})") from error
+    entries = read_yaml(path)
     if not isinstance(entries, Mapping):
         raise ConfigError(f"{path}: must map operator names to their settings")
     return {**known, **{str(name): _read_operator(path, str(name), entry) for name, entry in entries.items()}}

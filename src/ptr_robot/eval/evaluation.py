@@ -29,6 +29,7 @@ from ptr_robot.eval.saved_policy import (
 from ptr_robot.eval.success_statistics import Interval
 from ptr_robot.files import file_identity, fingerprint, only_one_process, whole_file
 from ptr_robot.policy.registry import read_policy_config
+from ptr_robot.text_files import read_json
 from ptr_robot.train.checkpoint import FOLDER as CHECKPOINTS
 from ptr_robot.train.checkpoint import PRETRAINED
 from ptr_robot.train.sources import SourceRecord, read_sources
@@ -249,7 +250,7 @@ def _check_output(config: EvaluationConfig) -> None:
 def _evaluated(file: Path) -> Path | None:
     """The policy that a file of results is about; None where it does not say."""
     try:
-        return Path(json.loads(file.read_text())["config"]["policy"]["path"])
+        return Path(read_json(file, "run the evaluation again")["config"]["policy"]["path"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

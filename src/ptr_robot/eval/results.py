@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from ptr_robot.errors import DataError
 from ptr_robot.eval.success_statistics import Interval, wilson_interval
+from ptr_robot.text_files import read_json
 
 
 class Attempt(Protocol):
@@ -76,7 +77,7 @@ def write_results(path: Path, result: RolloutResult) -> None:
 def read_results(path: Path) -> RolloutResult:
     """The result that ``write_results`` wrote."""
     try:
-        episodes = json.loads(path.read_text())["episodes"]
+        episodes = read_json(path, "run the evaluation again")["episodes"]
         return RolloutResult(tuple(EpisodeResult(**episode) for episode in episodes))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path}: not a file of rollout results ({error})") from error

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ptr_robot.errors import DataError, require
 from ptr_robot.policy.robot_record import RobotRecord
+from ptr_robot.text_files import read_json
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 FORMAT = 2
+_FLOATS = ("F64", "F32", "F16", "BF16")  # as safetensors calls them
 FIRST_TYPE = "vla"  # the only one of format 1, which names none
 
 
@@ -69,10 +73,7 @@ def declared_type(folder: Path) -> str | None:
 def _read_json(file: Path) -> Any:
     if not file.is_file():
         raise DataError(f"{file}: no such file; give the folder of a saved policy")
-    try:
-        return json.loads(file.read_text())
-    except ValueError as error:
-        raise DataError(f"{file} is not JSON: {error}") from error
+    return read_json(file, "copy the policy again")
 
 
 def _type_of(record: Any) -> str | None:
@@ -99,16 +100,42 @@ def load_weights(module: nn.Module, file: Path, *, assign: bool = False) -> None
 
     ``assign``: take the file's tensors themselves, for a module whose own are on the meta device.
     """
+    with _open_weights(file) as reader:
+        _check_tensors(module, reader, file)
+        module.load_state_dict({name: reader.get_tensor(name) for name in reader.keys()}, assign=assign)  # noqa: SIM118
+    for name, parameter in module.named_parameters():
+        if not torch.isfinite(parameter).all():
+            raise DataError(f"{file}: the tensor {name!r} holds NaN or infinity; copy or save it again")
+
+
+def check_weights(module: nn.Module, file: Path) -> None:
+    """Refuse a file that does not fit ``module``, which may be on the meta device: nothing is loaded."""
+    with _open_weights(file) as reader:
+        _check_tensors(module, reader, file)
+
+
+@contextlib.contextmanager
+def _open_weights(file: Path) -> Iterator[Any]:
     safetensors = require("safetensors", "lerobot")
     if not file.is_file():
         raise DataError(f"{file}: no such file")
     try:
         with safetensors.safe_open(file, framework="pt") as reader:
-            shapes = {name: tuple(reader.get_slice(name).get_shape()) for name in reader.keys()}  # noqa: SIM118
-            _check_shapes(module.state_dict(), shapes, file)
-            module.load_state_dict({name: reader.get_tensor(name) for name in shapes}, assign=assign)
+            yield reader
     except safetensors.SafetensorError as error:
         raise DataError(f"{file} is not a whole safetensors file ({error}); copy or save it again") from error
+
+
+def _check_tensors(module: nn.Module, reader: Any, file: Path) -> None:
+    own = module.state_dict()
+    slices = {name: reader.get_slice(name) for name in reader.keys()}  # noqa: SIM118
+    _check_shapes(own, {name: tuple(part.get_shape()) for name, part in slices.items()}, file)
+    for name, tensor in own.items():
+        kind = slices[name].get_dtype()
+        if (kind in _FLOATS) != tensor.is_floating_point():
+            raise DataError(
+                f"{file}: the tensor {name!r} holds {kind} values and this policy {tensor.dtype}; save it again"
+            )
 
 
 def _check_shapes(own: dict[str, Tensor], found: dict[str, tuple[int, ...]], file: Path) -> None:

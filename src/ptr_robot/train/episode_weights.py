@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from torch import Tensor
 
 from ptr_robot.data.segments.dataset import SegmentDataset
 from ptr_robot.errors import ConfigError, DataError
+from ptr_robot.text_files import read_json
 
 _LEAST = 1e-6
 
@@ -42,7 +42,7 @@ def read_episode_weights(file: Path, dataset: SegmentDataset) -> Tensor:  # (epi
 
 def _read(file: Path) -> dict[int, float]:
     try:
-        entries = json.loads(file.read_text())
+        entries = read_json(file, "mend the file")
     except (OSError, ValueError) as error:
         raise DataError(f"{file}: not a readable JSON file ({error})") from error
     if not isinstance(entries, dict):

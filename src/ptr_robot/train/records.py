@@ -61,7 +61,7 @@ def read_records(run: Path) -> list[dict[str, Any]]:
         try:
             record = json.loads(line)
             int(record["step"])
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise DataError(f"{run / RECORDS_FILE}: line {number} is damaged; take it out") from error
         records.append(record)
     return records

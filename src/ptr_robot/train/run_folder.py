@@ -15,6 +15,7 @@ from typing import Any
 from ptr_robot import __version__
 from ptr_robot.errors import ConfigError, DataError
 from ptr_robot.files import only_one_process, whole_file
+from ptr_robot.text_files import read_json
 from ptr_robot.train.build import RunParts
 from ptr_robot.train.checkpoint import FOLDER as CHECKPOINTS_FOLDER
 from ptr_robot.train.config import RunPlan
@@ -95,7 +96,7 @@ def describe_run(plan: RunPlan, parts: RunParts, *, world_size: int, first_step:
 def _earlier_starts(run: Path) -> list[dict[str, Any]]:
     file = run / RUN_FILE
     try:
-        return list(json.loads(file.read_text())["starts"]) if file.is_file() else []
+        return list(read_json(file, "take it away, and the run can go on")["starts"]) if file.is_file() else []
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{file} is damaged; take it away, and the run can go on") from error
 

@@ -16,10 +16,16 @@ from ptr_robot.data.robots.slots import SlotEntry, SlotMap
 from ptr_robot.data.segments.source import Source, UnifiedMap
 from ptr_robot.errors import ConfigError, DataError
 from ptr_robot.policy.robot_record import RobotRecord
+from ptr_robot.text_files import read_json
 
 SOURCES_FILE = "sources.json"
 # What a policy's inputs and outputs mean.
-_MEANINGS = {"state": "the map of states", "action": "the map of actions", "cameras": "the order of cameras"}
+_MEANINGS = {
+    "state": "the map of states",
+    "action": "the map of actions",
+    "cameras": "the order of cameras",
+    "tasks": "the list of instructions",
+}
 
 
 @dataclass(frozen=True)
@@ -107,9 +113,12 @@ def read_sources(folder: Path) -> tuple[SourceRecord, ...]:
     file = folder / SOURCES_FILE
     if not file.is_file():
         raise DataError(f"{file}: no such file; give the pretrained_model folder of a checkpoint")
+    content = read_json(file, "copy the checkpoint again")
+    if not isinstance(content, list) or not content:
+        raise DataError(f"{file} must hold the list of the run's sources; copy the checkpoint again")
     try:
-        return tuple(SourceRecord.from_dict(record) for record in json.loads(file.read_text()))
-    except (ValueError, TypeError, KeyError) as error:
+        return tuple(SourceRecord.from_dict(record) for record in content)
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
         raise DataError(f"{file} cannot be read ({error}); copy the checkpoint again") from error
 
 
@@ -146,11 +155,12 @@ def _map_to_dict(unified: UnifiedMap) -> dict[str, Any]:
 
 
 def _map_from_dict(record: dict[str, Any]) -> UnifiedMap:
-    return UnifiedMap(
-        slots=SlotMap(tuple(SlotEntry(**entry) for entry in record["slots"])),
-        normaliser=Normaliser(
-            offset=np.asarray(record["offset"], dtype=np.float64),
-            scale=np.asarray(record["scale"], dtype=np.float64),
-            is_binary=np.asarray(record["is_binary"], dtype=np.bool_),
-        ),
-    )
+    slots = SlotMap(tuple(SlotEntry(**entry) for entry in record["slots"]))
+    offset, scale = (np.asarray(record[name], dtype=np.float64) for name in ("offset", "scale"))
+    is_binary = np.asarray(record["is_binary"], dtype=np.bool_)
+    for name, values in (("offset", offset), ("scale", scale), ("is_binary", is_binary)):
+        if values.shape != (slots.size,) or not np.isfinite(values).all():
+            raise ValueError(f"{name} must be {slots.size} numbers, one for each dimension")
+    if (scale < 0).any() or not scale.any():
+        raise ValueError("scale must be above 0 where a dimension moves, and some dimension must")
+    return UnifiedMap(slots=slots, normaliser=Normaliser(offset, scale, is_binary))

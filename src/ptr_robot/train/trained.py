@@ -15,6 +15,7 @@ from ptr_robot.policy.interface import Policy
 from ptr_robot.policy.policy_files import load_weights
 from ptr_robot.policy.recursion import ChunkPredictor
 from ptr_robot.policy.registry import load_policy, save_policy
+from ptr_robot.text_files import read_json_object
 from ptr_robot.train.sources import SourceRecord, read_sources, write_sources
 from ptr_robot.train.tensor_files import save_tensors
 
@@ -82,8 +83,9 @@ def _load_belief(folder: Path, policy: Policy) -> BeliefTokenizer | None:
     file = folder / BELIEF_CONFIG_FILE
     if not file.is_file():
         return None
+    record = read_json_object(file, "copy the checkpoint again")
     try:
-        config = BeliefConfig(**json.loads(file.read_text()))
+        config = BeliefConfig(**record)
     except (ValueError, TypeError) as error:
         raise DataError(f"{file} cannot be read ({error}); copy the checkpoint again") from error
     sizes = policy.sizes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ from typing import Any
 from torch import Tensor
 
 from ptr_robot.data.segments.loader import SegmentLoader
-from ptr_robot.errors import DataError
+from ptr_robot.errors import DataError, PTRError
 from ptr_robot.policy.policy_files import load_weights
+from ptr_robot.text_files import read_json_object
 from ptr_robot.train.episode_records import EpisodeLedger
 from ptr_robot.train.methods.base import Preparation, TrainingMethod
 from ptr_robot.train.metrics import MetricWindow
@@ -71,6 +73,15 @@ class TrainingState:
 
     def read(self, folder: Path) -> int:
         """Take everything back, in place; gives the number of steps that were done."""
+        try:
+            return self._read(folder)
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            if isinstance(error, PTRError):
+                raise
+            reason = " ".join(str(error).split())[:300]
+            raise DataError(f"{folder} is damaged ({reason}); resume from another checkpoint") from error
+
+    def _read(self, folder: Path) -> int:
         record = read_state(folder)
         weights = self._episode_weights()
         if record.get("episode_weights", record.get("prior_weights", weights)) != weights:  # the latter: version 0.1
@@ -106,11 +117,8 @@ class TrainingState:
 def read_state(folder: Path) -> dict[str, Any]:
     """The JSON part of a training state."""
     file = folder / STATE_FILE
-    try:
-        record: dict[str, Any] = json.loads(file.read_text())
-    except (OSError, ValueError) as error:
-        raise DataError(f"{file} cannot be read ({error}); resume from another checkpoint") from error
-    if missing := {"scheduler", "loader", "step"} - set(record if isinstance(record, dict) else ()):
+    record = read_json_object(file, "resume from another checkpoint")
+    if missing := {"scheduler", "loader", "step"} - set(record):
         raise DataError(f"{file} is damaged ({', '.join(sorted(missing))} missing); resume from another checkpoint")
     return record
 
@@ -136,7 +144,23 @@ def load_adam(optimiser: Optimiser, tensors: dict[str, Tensor], file: Path) -> N
                 f"{file} is of another model: it has the parameter {name!r}; resume with the run's settings"
             )
         state.setdefault(numbers[name], {})[quantity] = shared_like(value, optimiser.parameters[name])
+    _check_adam(optimiser, state, file)
     optimiser.adam.load_state_dict({"state": state, "param_groups": optimiser.adam.state_dict()["param_groups"]})
+
+
+def _check_adam(optimiser: Optimiser, state: Mapping[int, Mapping[str, Tensor]], file: Path) -> None:
+    """Every parameter that has moments has all of them, in its own shape."""
+    for index, (name, parameter) in enumerate(optimiser.parameters.items()):
+        moments = state.get(index)
+        if moments is None:
+            continue  # a parameter that no step has moved has none
+        shapes = {quantity: tuple(value.shape) for quantity, value in moments.items()}
+        shape = tuple(parameter.shape)
+        if shapes != {"step": (), "exp_avg": shape, "exp_avg_sq": shape}:
+            raise DataError(
+                f"{file}: the parameter {name!r} of shape {shape} has the moments {shapes}; resume from another "
+                "checkpoint"
+            )
 
 
 def load_schedule(optimiser: Optimiser, state: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptr_robot.data.inspect.motion import EpisodeMotion, Motion
+from ptr_robot.data.inspect.near_groups import near_groups
 from ptr_robot.data.lerobot.contents import DatasetIndex
 from ptr_robot.data.lerobot.metadata import read_episodes, read_info
 
@@ -64,24 +65,15 @@ def _not_finite(motion: Motion) -> Iterator[Oddity]:
 
 
 def find_duplicates(motion: Motion) -> Iterator[Oddity]:
-    """Pairs that pass the same places at the same shares of their time."""
+    """Episodes that pass the same places at the same shares of their time as an earlier one."""
     episodes = motion.episodes
     if not episodes or episodes[0].signature.size == 0:
         return
     signatures = np.stack([episode.signature for episode in episodes])  # (N, 16 * D)
-    signatures = signatures - signatures.mean(axis=0)  # far from zero, the differences below would lose their digits
-    lengths = (signatures**2).sum(axis=1)
-    for first, episode in enumerate(episodes[:-1]):
-        rest = signatures[first + 1 :]
-        squares = lengths[first] + lengths[first + 1 :] - 2 * rest @ signatures[first]
-        near = np.flatnonzero(np.maximum(squares, 0) / signatures.shape[1] < DUPLICATE_DISTANCE**2)
-        if len(near):
-            others = tuple(episodes[first + 1 + place].episode_index for place in near)
-            yield Oddity(
-                "near duplicate",
-                f"episode {episode.episode_index} moves like {name_episodes(others)}",
-                (episode.episode_index, *others),
-            )
+    for first, others in near_groups(signatures, DUPLICATE_DISTANCE * np.sqrt(signatures.shape[1])).items():
+        numbers = tuple(episodes[place].episode_index for place in others)
+        earlier = episodes[first].episode_index
+        yield Oddity("near duplicate", f"episode {earlier} moves like {name_episodes(numbers)}", (earlier, *numbers))
 
 
 def _odd_lengths(index: DatasetIndex) -> Iterator[Oddity]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from ptr_robot.errors import DataError
 from ptr_robot.policy.being_h.config import BeingHConfig, GatingConfig
 from ptr_robot.policy.vla.config import FlowConfig, LanguageConfig, StreamConfig, TrunkConfig, VisionConfig
+from ptr_robot.text_files import read_json
 
 CONFIG_FILE = "config.json"
 MODEL_TYPE = "beingh"
@@ -73,7 +73,7 @@ class _Section:
 def is_released(folder: Path) -> bool:
     """Whether the folder holds a checkpoint in Being-H0.5's own layout."""
     try:
-        record = json.loads((folder / CONFIG_FILE).read_text())
+        record = read_json(folder / CONFIG_FILE, "fetch it again")
     except (OSError, ValueError):
         return False
     return isinstance(record, dict) and record.get("model_type") == MODEL_TYPE
@@ -84,7 +84,7 @@ def read_released_config(folder: Path, *, has_gating: bool = False) -> BeingHCon
     file = folder / CONFIG_FILE
     if not is_released(folder):
         raise DataError(f"{file} is not the config of a Being-H0.5 checkpoint (model_type {MODEL_TYPE!r})")
-    top = _Section(str(file), json.loads(file.read_text()))
+    top = _Section(str(file), read_json(file, "fetch it again"))
     language, vision = top.section("llm_config"), top.section("vit_config")
     top.require(_FIXED)
     language.require(_FIXED_LANGUAGE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from torch import Tensor
 
 from ptr_robot.errors import DataError, require
 from ptr_robot.policy.being_h.tensor_names import present_name
+from ptr_robot.text_files import read_json
 
 INDEX_FILE = "model.safetensors.index.json"
 
@@ -63,7 +63,7 @@ def _files(folder: Path) -> list[Path]:
 
 def _indexed(index: Path) -> list[Path]:
     try:
-        names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+        names = sorted(set(read_json(index, "fetch it again")["weight_map"].values()))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{index} is not an index of shards ({error}); fetch it again") from error
     files = []

@@ -16,6 +16,36 @@ ACTIVATIONS = ("silu", "relu")
 BYTES = "bytes"
 
 
+_LARGEST = 16_384  # of the tower's sizes and counts: far above any tower, far below what a machine cannot hold
+_LARGEST_NUMBER = 10_000_000  # of any number
+_PLAIN_TYPES: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "bool": (bool,), "str": (str,)}
+# What timm.create_model would load from elsewhere, or what is ours to say.
+_NO_ARGUMENTS = (
+    "cache_dir",
+    "checkpoint_path",
+    "exportable",
+    "model_name",
+    "no_jit",
+    "num_classes",
+    "pretrained",
+    "pretrained_cfg",
+    "pretrained_cfg_overlay",
+    "pretrained_strict",
+    "scriptable",
+)
+
+
+def _check_tower_argument(name: str, value: Any) -> None:
+    """Sizes and switches, as any checkpoint may hold them; no file and nothing that is fetched."""
+    if name in _NO_ARGUMENTS:
+        raise ConfigError(f"vision.tower_arguments has {name!r}, which is no part of a tower's shape; take it out")
+    for part in value if isinstance(value, (list, tuple)) else (value,):
+        if not isinstance(part, (bool, int, float, str, type(None))):
+            raise ConfigError(f"vision.tower_arguments.{name} is {str(value)[:100]}; it must be plain values")
+        if isinstance(part, (int, float)) and not -_LARGEST <= part <= _LARGEST:
+            raise ConfigError(f"vision.tower_arguments.{name} is {part}; it must be at most {_LARGEST}")
+
+
 @dataclass(frozen=True)
 class VisionConfig:
     """A timm vision tower and the connector behind it."""
@@ -31,8 +61,10 @@ class VisionConfig:
 
     def __post_init__(self) -> None:
         for name in ("image_size", "shuffle"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"vision.{name} is {getattr(self, name)}; it must be at least 1")
+            if not 1 <= getattr(self, name) <= _LARGEST:
+                raise ConfigError(f"vision.{name} is {getattr(self, name)}; it must be from 1 to {_LARGEST}")
+        for name, value in self.tower_arguments.items():
+            _check_tower_argument(name, value)
         for name in ("mean", "std"):
             values = tuple(getattr(self, name))  # JSON has lists
             if len(values) != 3:
@@ -72,7 +104,9 @@ class TrunkConfig:
     checkpoint_activations: bool = False  # trade a second forward pass for memory
 
     def __post_init__(self) -> None:
-        if self.num_heads % self.num_key_value_heads:
+        if not 1 <= self.num_layers <= 1000:
+            raise ConfigError(f"trunk.num_layers is {self.num_layers}; it must be from 1 to 1000")
+        if self.num_key_value_heads < 1 or self.num_heads % self.num_key_value_heads:
             raise ConfigError(
                 f"trunk.num_heads is {self.num_heads}; it must be a multiple of num_key_value_heads "
                 f"({self.num_key_value_heads})"
@@ -185,10 +219,23 @@ def _build(kind: type, values: dict[str, Any], place: str) -> Any:
     for name in values:
         if name not in known:
             raise ConfigError(f"{place} has no field {name!r}; {did_you_mean(name, known)}")
+    for entry in dataclasses.fields(kind):
+        _check_type(f"{place}.{entry.name}", str(entry.type), values.get(entry.name, entry.default))
     try:
         return kind(**values)
     except TypeError as error:
         raise ConfigError(f"{place}: {error}") from error
+
+
+def _check_type(place: str, kind: str, value: Any) -> None:
+    """Refuse a plain value of another type, or a number that no policy has; fields of other types check themselves."""
+    expected = _PLAIN_TYPES.get(kind)
+    if expected is None or value is dataclasses.MISSING:
+        return
+    if not isinstance(value, expected) or (isinstance(value, bool) and kind != "bool"):
+        raise ConfigError(f"{place} is {str(value)[:100]!r}; it must be of the type {kind}")
+    if isinstance(value, (int, float)) and not abs(value) <= _LARGEST_NUMBER:
+        raise ConfigError(f"{place} is {str(value)[:100]}; no policy has that many")
 
 
 def _require_choice(name: str, value: str, options: tuple[str, ...]) -> None:

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ptr_robot.errors import ConfigError
+import torch
+
+from ptr_robot.errors import ConfigError, DataError, PTRError
 from ptr_robot.policy.interface import Policy
-from ptr_robot.policy.policy_files import WEIGHTS_FILE, load_weights, read_record
+from ptr_robot.policy.policy_files import WEIGHTS_FILE, check_weights, load_weights, read_record
 from ptr_robot.policy.policy_type import PAPER_SCALE, PolicyChoice, PolicyType, SavedPolicy, TrainingScale
 from ptr_robot.policy.registry import register_policy
 from ptr_robot.policy.robot_record import RobotRecord
@@ -115,7 +117,7 @@ class VLAType(PolicyType):
         if config.language.tokenizer != BYTES:
             language = dataclasses.replace(config.language, tokenizer=str(folder / TOKENIZER_FOLDER))
             config = dataclasses.replace(config, language=language)
-        policy = MixturePolicy(config)
+        policy = _build_for(config, folder)
         load_weights(policy, folder / WEIGHTS_FILE)
         return SavedPolicy(policy.eval(), read_record(folder).robots)
 
@@ -136,6 +138,19 @@ class VLAType(PolicyType):
         if vision is not None and saved.vision is not None:
             vision = dataclasses.replace(vision, mean=saved.vision.mean, std=saved.vision.std)
         return saved == dataclasses.replace(chosen, language=language, vision=vision)
+
+
+def _build_for(config: PolicyConfig, folder: Path) -> MixturePolicy:
+    """The policy that a folder's configuration describes; memory is taken only for weights that are there."""
+    try:
+        with torch.device("meta"):
+            check_weights(MixturePolicy(config), folder / WEIGHTS_FILE)
+        return MixturePolicy(config)
+    except PTRError:
+        raise
+    except (TypeError, ValueError, LookupError, RuntimeError, ArithmeticError, AttributeError, AssertionError) as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        raise DataError(f"{folder}: no policy can be built from its configuration ({reason})") from error
 
 
 def _given(**values: Any) -> dict[str, Any]:

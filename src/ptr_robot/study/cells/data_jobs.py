@@ -24,6 +24,7 @@ from ptr_robot.study.cells.judgement import Suspicion
 from ptr_robot.study.engine.jobs import Job
 from ptr_robot.study.engine.stages import Stage
 from ptr_robot.study.spec.definition import CorruptionSettings, Demonstrations
+from ptr_robot.text_files import read_json
 
 SUSPICIONS_FILE = "suspicions.json"
 CACHE_FOLDER = "cache"
@@ -203,7 +204,7 @@ class RuleJob(StageJob):
         """What it found."""
         path = self.output / SUSPICIONS_FILE
         try:
-            return [Suspicion(**row) for row in json.loads(path.read_text())]
+            return [Suspicion(**row) for row in read_json(path, "remove its folder and run again")]
         except (OSError, ValueError, TypeError) as error:
             raise DataError(f"{path}: not a file of suspicions ({error}); remove its folder and run again") from error
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from ptr_robot.errors import DataError
 from ptr_robot.study.cells.judged_episode import JudgedEpisode
 from ptr_robot.study.engine.json_values import write_json
+from ptr_robot.text_files import read_json
 
 RECORDS_FOLDER = "records"
 DONE, FAILED = "done", "failed"
@@ -88,7 +88,7 @@ def read_record(path: Path) -> CellRecord | None:
     if not path.is_file():
         return None
     try:
-        content = json.loads(path.read_text())
+        content = read_json(path, "remove it and run again")
         del content["success"], content["success_by_task"]
         content["episodes"] = tuple(_read_outcome(episode) for episode in content["episodes"])
         content["judged"] = tuple(

@@ -13,6 +13,7 @@ from typing import Any
 from ptr_robot import __version__
 from ptr_robot.errors import ConfigError, DataError
 from ptr_robot.files import fingerprint, only_one_process, whole_file
+from ptr_robot.text_files import read_json
 
 MARKERS = "stages"
 BEGUN, COMPLETE = "begun", "complete"
@@ -108,7 +109,7 @@ def occupied(root: Path, what: str) -> Iterator[None]:
 
 def _read_identity(marker: Path) -> str | None:
     try:
-        identity: str = json.loads(marker.read_text())["identity"]
+        identity: str = read_json(marker, "it is made again")["identity"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return identity

@@ -14,6 +14,7 @@ from ptr_robot.errors import ConfigError, did_you_mean, require
 from ptr_robot.study.cells.training import all_settings
 from ptr_robot.study.spec.definition import Study
 from ptr_robot.study.spec.methods import REGISTRY
+from ptr_robot.text_files import read_yaml
 from ptr_robot.train.config_file import merged
 
 FULL_SCALE = "full"
@@ -59,13 +60,7 @@ def _find(source: str) -> Path:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    yaml = require("yaml", "lerobot")
-    try:
-        content = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not valid YAML ({' '.join(str(error).split())})") from error
+    content = read_yaml(path)
     if not isinstance(content, dict):
         raise ConfigError(f"{path}: must hold a study as name: value")
     return content

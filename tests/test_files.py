@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from ptr_robot.errors import DataError
 from ptr_robot.files import (
-    only_one_process,
+    atomic_file,
     path_inside,
     plain_name,
+    process_lock,
     refuse_links_outside,
-    whole_file,
     workspace_beside,
 )
 
@@ -88,7 +88,7 @@ def test_a_lock_changes_neither_a_file_nor_what_a_link_points_at(tmp_path):
     precious = tmp_path / "precious"
     precious.write_text("kept")
     (tmp_path / "run.lock").symlink_to(precious)
-    with pytest.raises(DataError, match="cannot be written"), only_one_process(tmp_path / "run"):
+    with pytest.raises(DataError, match="cannot be written"), process_lock(tmp_path / "run"):
         pass
     assert precious.read_text() == "kept"
 
@@ -97,7 +97,7 @@ def test_a_link_in_the_place_of_a_partial_file_is_not_written_through(tmp_path):
     precious = tmp_path / "precious"
     precious.write_text("kept")
     (tmp_path / "file.partial").symlink_to(precious)
-    with whole_file(tmp_path / "file") as file:
+    with atomic_file(tmp_path / "file") as file:
         file.write(b"new")
     assert precious.read_text() == "kept"
     assert (tmp_path / "file").read_text() == "new"

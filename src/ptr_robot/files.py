@@ -77,7 +77,7 @@ def _real(path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def only_one_process(path: Path, wait: bool = True) -> Iterator[bool]:
+def process_lock(path: Path, wait: bool = True) -> Iterator[bool]:
     """Let one process at a time make ``path``; the kernel frees the lock if the process dies.
 
     Gives whether it is this one's turn, which without ``wait`` it may not be.
@@ -101,10 +101,10 @@ def _lock(file: IO[bytes], wait: bool) -> bool:
 
 
 @contextlib.contextmanager
-def whole_file(path: Path, sync: bool = True) -> Iterator[IO[bytes]]:
+def atomic_file(path: Path, sync: bool = True) -> Iterator[IO[bytes]]:
     """Write a file that appears at ``path`` when the block ends well, and not at all otherwise.
 
-    To be used under ``only_one_process``; what a killed process left is then written over. Without ``sync`` a
+    To be used under ``process_lock``; what a killed process left is then written over. Without ``sync`` a
     power cut may leave a short file: for large files whose reader checks their size.
     """
     partial = path.with_name(f"{path.name}.partial")
@@ -175,7 +175,7 @@ def forget_unfinished_files() -> None:
 
 
 def remove_unfinished_files() -> None:
-    """For a process that ends in the middle of ``whole_file``."""
+    """For a process that ends in the middle of ``atomic_file``."""
     for partial in _unfinished:
         _remove(partial)
 

@@ -13,7 +13,7 @@ from ptr_robot.errors import ConfigError
 from ptr_robot.eval.evaluation import EvaluationConfig, PolicyFlags
 from ptr_robot.eval.results import read_results
 from ptr_robot.eval.success_statistics import wilson_interval
-from ptr_robot.files import only_one_process
+from ptr_robot.files import process_lock
 from tests.study.conftest import make_trained, save_run
 
 
@@ -115,7 +115,7 @@ def test_results_of_another_policy_are_not_written_over(evaluated: Path, tmp_pat
 
 
 def test_two_evaluations_do_not_write_to_one_folder(saved_run: Path, tmp_path: Path) -> None:
-    with only_one_process(tmp_path / "out" / "eval"), pytest.raises(ConfigError, match="another evaluation writes to"):
+    with process_lock(tmp_path / "out" / "eval"), pytest.raises(ConfigError, match="another evaluation writes to"):
         run(flags(saved_run, tmp_path / "out"))
 
 

@@ -1,4 +1,4 @@
-"""The dataset that is written is the one that was simulated, whole or not at all."""
+"""The dataset that is written is the one that was simulated, atomically."""
 
 from __future__ import annotations
 

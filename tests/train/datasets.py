@@ -19,7 +19,7 @@ def record_dataset(
     action_size: int | None = None,  # by default the state's
     pixels: int = 0,
 ) -> Path:
-    """A v3.0 dataset in which the state follows the actions, so that consequences can be told apart."""
+    """A v3.0 dataset in which the state follows the actions, so that consequences can be separated."""
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
     action_size = size if action_size is None else action_size

@@ -12,7 +12,7 @@ import torch
 
 from ptr_robot.cli.main import run as run_command
 from ptr_robot.errors import ConfigError, DataError, NonFiniteError
-from ptr_robot.files import only_one_process
+from ptr_robot.files import process_lock
 from ptr_robot.policy.vla.registration import VLAChoice
 from ptr_robot.train import optimisation
 from ptr_robot.train.build import build_parts
@@ -118,7 +118,7 @@ def test_a_run_folder_in_use(settings):
     config = settings(steps=1)
     train(config)
     folder = Path(config.output_dir)
-    with only_one_process(folder / "run"), refused(ConfigError, "in use by another training process"):
+    with process_lock(folder / "run"), refused(ConfigError, "in use by another training process"):
         train(dataclasses.replace(config, resume=True, steps=2))
 
 

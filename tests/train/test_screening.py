@@ -42,7 +42,7 @@ WEIGHTS = [1.0, 0.0, 0.25, 1.0]
 
 @pytest.fixture
 def _judged(monkeypatch):
-    """Four episodes are too few to be told apart: here screening leaves one out and doubts another."""
+    """Four episodes are too few to be separated: here screening leaves one out and doubts another."""
 
     def found(transitions, config, report):
         return dataclasses.replace(screen(transitions, config, report), weights=torch.tensor(WEIGHTS))
@@ -258,8 +258,8 @@ def test_a_source_is_never_left_out_whole(settings, state_data, tmp_path, monkey
 
     def found(transitions, config, report):
         real = screen(transitions, config, report)
-        standings = torch.tensor([0.0, 0, 0, 0, -3, -1, -2, -4])
-        return dataclasses.replace(real, weights=(real.episode_ids < 4).float(), z_scores=standings)
+        z_scores = torch.tensor([0.0, 0, 0, 0, -3, -1, -2, -4])
+        return dataclasses.replace(real, weights=(real.episode_ids < 4).float(), z_scores=z_scores)
 
     monkeypatch.setattr("ptr_robot.train.screening.screen", found)
     twin = shutil.copytree(state_data, tmp_path / "twin")

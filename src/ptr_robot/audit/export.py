@@ -23,7 +23,7 @@ from ptr_robot.audit.score_files import Scores
 from ptr_robot.data.corruptions.base_dataset import check_source, open_source, silence
 from ptr_robot.data.lerobot.contents import DatasetIndex
 from ptr_robot.errors import ConfigError, DataError, require
-from ptr_robot.files import whole_file
+from ptr_robot.files import atomic_file
 
 COMMANDS_FILE = "lerobot_commands.sh"
 EPISODES_FILE = "episodes.json"
@@ -65,11 +65,11 @@ def export_dataset(
     }
     commands = lerobot_commands(index, kept, dropped, renamed)
     dataset = folder / DATASET_FOLDER if copy_dataset else None
-    with whole_file(folder / EPISODES_FILE) as file:
+    with atomic_file(folder / EPISODES_FILE) as file:
         file.write((json.dumps(list(kept)) + "\n").encode())
-    with whole_file(folder / COMMANDS_FILE) as file:
+    with atomic_file(folder / COMMANDS_FILE) as file:
         file.write(("\n".join(commands) + "\n").encode())
-    with whole_file(folder / TABLE_FILE) as file:
+    with atomic_file(folder / TABLE_FILE) as file:
         file.write(_table(index, scores, decisions).encode())
     _write_weights(folder / WEIGHTS_FILE, scores, decisions)
     if dataset is not None:
@@ -156,7 +156,7 @@ def _write_weights(path: Path, scores: Scores, decisions: Mapping[int, Decision]
             overruled[number] = decision.is_overruled and decision.is_kept
     owners = scores.frames.episode_index
     weights = np.where(overruled[owners], 1.0, scores.frames.weight * factors[owners]).astype(np.float32)
-    with whole_file(path) as file:
+    with atomic_file(path) as file:
         parquet.write_table(pa.table({"index": scores.frames.index, "weight": weights}), file)
 
 

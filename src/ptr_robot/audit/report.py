@@ -16,7 +16,7 @@ from ptr_robot.audit.score_files import Scores
 from ptr_robot.data.inspect.motion import measure_motion
 from ptr_robot.data.lerobot.contents import DatasetIndex
 from ptr_robot.errors import DataError
-from ptr_robot.files import whole_file
+from ptr_robot.files import atomic_file
 
 REPORT_FILE = "ptr_report.html"
 
@@ -49,7 +49,7 @@ def write_report(
         commands=next_commands(index, folder),
     )
     path = folder / REPORT_FILE
-    with whole_file(path) as file:
+    with atomic_file(path) as file:
         for part in render(page, details):
             file.write(part.encode())
     return WrittenReport(path, path.stat().st_size / 1e6)

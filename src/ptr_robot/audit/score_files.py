@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ptr_robot.data.lerobot.metadata import read_parquet
 from ptr_robot.errors import DataError, require
-from ptr_robot.files import whole_file
+from ptr_robot.files import atomic_file
 from ptr_robot.text_files import read_json
 
 EPISODES_FILE = "ptr_episodes.parquet"
@@ -118,7 +118,7 @@ def write_scores(folder: Path, scores: Scores) -> None:
         **{EVIDENCE + name: values for name, values in scores.frames.evidence.items()},
     }
     for name, columns in ((EPISODES_FILE, episodes), (FRAMES_FILE, frames)):
-        with whole_file(folder / name) as file:
+        with atomic_file(folder / name) as file:
             parquet.write_table(pa.table(columns), file)
     summary = {
         "format": FORMAT,
@@ -128,7 +128,7 @@ def write_scores(folder: Path, scores: Scores) -> None:
         "checks": [dict(row) for row in scores.checks],
         "settings": dict(scores.settings),
     }
-    with whole_file(folder / SUMMARY_FILE) as file:
+    with atomic_file(folder / SUMMARY_FILE) as file:
         file.write((json.dumps(summary, indent=2, default=str) + "\n").encode())
 
 

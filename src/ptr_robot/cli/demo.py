@@ -34,7 +34,7 @@ class DemoFlags:
     output_dir: str = "outputs/demo"
     # full, or smoke: as little as shows that everything works.
     scale: str = "full"
-    # Of the demonstrations, the trainings and the evaluation's layouts.
+    # Seed of the demonstrations, the trainings and the evaluation's layouts.
     seed: int = 0
     # Processes that record, train and evaluate side by side.
     num_workers: int = 2

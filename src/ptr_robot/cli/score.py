@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
     from ptr_robot.audit.scoring import check_settings, score_dataset
     from ptr_robot.cli.score_page import print_summary
     from ptr_robot.data.lerobot.index import find_folder, open_index
-    from ptr_robot.files import only_one_process
+    from ptr_robot.files import process_lock
     from ptr_robot.scorers.recordings import state_keys_of
 
     settings = ScoreSettings(**{e.name: getattr(flags, e.name) for e in dataclasses.fields(ScoreSettings)})
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     state_keys_of(index, settings.state_keys)
     folder = Path(flags.output_dir or Path("outputs") / "score" / root.resolve().name).expanduser()
     started = time.monotonic()
-    with only_one_process(folder / LOG_FILE, wait=False) as is_my_turn:
+    with process_lock(folder / LOG_FILE, wait=False) as is_my_turn:
         if not is_my_turn:
             raise ConfigError(f"{folder}: another ptr score writes here; wait for it, or give another --output_dir")
         with ScoringProgress(folder / LOG_FILE, settings) as report:

@@ -29,7 +29,7 @@ class DemonstrationChanges:
 class PolicyChanges:
     """Changes to the study's policy."""
 
-    # Of the policy.
+    # Preset (size) of the policy.
     preset: str | None = None
     # L: actions in a chunk.
     chunk_length: int | None = None
@@ -41,7 +41,7 @@ class PolicyChanges:
 class TrainingChanges:
     """Changes to the study's training."""
 
-    # Of the optimiser.
+    # Optimiser steps.
     steps: int | None = None
     # Segments in a step.
     batch_size: int | None = None

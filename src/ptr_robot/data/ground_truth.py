@@ -11,7 +11,7 @@ from typing import Any
 
 from ptr_robot.data.lerobot.metadata import read_episodes, read_info
 from ptr_robot.errors import DataError
-from ptr_robot.files import whole_file
+from ptr_robot.files import atomic_file
 
 GROUND_TRUTH_FILE = "meta/ptr_ground_truth.jsonl"
 _FIELD_TYPES: dict[str, tuple[type, ...]] = {
@@ -52,9 +52,9 @@ class EpisodeTruth:
 
 
 def write_ground_truth(root: Path, truths: Sequence[EpisodeTruth]) -> Path:
-    """Write one line an episode into the dataset at ``root``, whole or not at all."""
+    """Write one line an episode into the dataset at ``root``, atomically."""
     path = root / GROUND_TRUTH_FILE
-    with whole_file(path) as file:
+    with atomic_file(path) as file:
         file.write("".join(json.dumps(asdict(truth)) + "\n" for truth in truths).encode())
     return path
 

@@ -27,7 +27,7 @@ from ptr_robot.eval.saved_policy import (
     tasks_by_source,
 )
 from ptr_robot.eval.success_statistics import Interval
-from ptr_robot.files import file_identity, fingerprint, only_one_process, whole_file
+from ptr_robot.files import atomic_file, file_identity, fingerprint, process_lock
 from ptr_robot.policy.registry import read_policy_config
 from ptr_robot.text_files import read_json
 from ptr_robot.train.checkpoint import FOLDER as CHECKPOINTS
@@ -125,7 +125,7 @@ class EvaluationConfig:
 def evaluate(config: EvaluationConfig, on_episode: Callable[[EpisodeResult], None] | None = None) -> RolloutResult:
     """Roll the policy out, write ``eval_info.json`` and the videos, and return what was found."""
     groups = checked_groups(config)
-    with only_one_process(config.output / LOCK, wait=False) as is_mine:
+    with process_lock(config.output / LOCK, wait=False) as is_mine:
         if not is_mine:
             raise ConfigError(
                 f"another evaluation writes to {config.output}; wait for it or choose another --output_dir"
@@ -228,7 +228,7 @@ def write_evaluation(path: Path, config: EvaluationConfig, result: RolloutResult
         },
         **result.as_json(),
     }
-    with whole_file(path) as file:
+    with atomic_file(path) as file:
         file.write((json.dumps(record, indent=1) + "\n").encode())
 
 

@@ -1,4 +1,4 @@
-"""Episode scorers: what each episode of a dataset is worth, judged without labels."""
+"""Episode scorers: what each episode of a dataset is worth, without labels."""
 
 from ptr_robot.scorers.base import EpisodeScore, EpisodeScorer
 from ptr_robot.scorers.registry import get_scorer, register_scorer, scorer_names

@@ -21,7 +21,7 @@ from torch import Tensor
 from ptr_robot.data.lerobot.contents import DatasetIndex, EpisodeRecord
 from ptr_robot.data.lerobot.frames import decode_episode, resize_frame
 from ptr_robot.errors import ConfigError, DataError, require
-from ptr_robot.files import file_identity, fingerprint, only_one_process, whole_file
+from ptr_robot.files import atomic_file, file_identity, fingerprint, process_lock
 from ptr_robot.method.scoring.recordings import Recording, Recordings
 
 DEFAULT_TOWER = "mobilenetv3_small_100.lamb_in1k"
@@ -162,13 +162,13 @@ def _cached(
     start = record.first_row if span is None else span.from_timestamp
     made_from = (FORMAT, file_identity(source), start, record.length, index.fps, key, tower.name, stride)
     path = cache_dir / "looks" / f"{fingerprint(*made_from)}.npy"
-    with only_one_process(path):
+    with process_lock(path):
         if path.is_file():
             stored: Features = np.load(path, allow_pickle=False)
             if len(stored) == -(-record.length // stride):
                 return stored
         features = _encode(record, index, key, tower, stride)
-        with whole_file(path) as file:
+        with atomic_file(path) as file:
             np.save(file, features)
     return features
 

@@ -1,4 +1,4 @@
-"""Screening as an episode scorer: can what was recorded be identified by heads that were not taught the episode?"""
+"""Screening as an episode scorer: can what was recorded be identified by heads that the episode was held out from?"""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ from ptr_robot.data.ground_truth import EpisodeTruth, read_ground_truth
 from ptr_robot.errors import ConfigError, DataError
 from ptr_robot.study.analysis.detection import weight_auroc
 from ptr_robot.study.analysis.outcome import Comparison, MethodOutcome
-from ptr_robot.study.cells.judged_episode import JudgedEpisode
 from ptr_robot.study.cells.plan import dataset_job
 from ptr_robot.study.cells.record import CellRecord
+from ptr_robot.study.cells.scored_episode import ScoredEpisode
 from ptr_robot.study.engine.json_values import write_json
 from ptr_robot.study.engine.runner import Watcher
 from ptr_robot.study.run import read_study_records, run_study
@@ -36,7 +36,7 @@ class DemoFindings:
     comparison: Comparison
     dataset: Path
     truths: dict[int, EpisodeTruth]
-    judged: dict[str, list[JudgedEpisode]]  # by method; of those that score or weigh episodes themselves
+    judged: dict[str, list[ScoredEpisode]]  # by method; of those that score or weigh episodes themselves
     curves: dict[str, dict[str, list[float | None]]]  # by method: what training recorded over its steps
 
 
@@ -84,10 +84,10 @@ def _truths(dataset: Path) -> dict[int, EpisodeTruth]:
     return truths
 
 
-def _scored(cell: CellRecord) -> list[JudgedEpisode]:
+def _scored(cell: CellRecord) -> list[ScoredEpisode]:
     """The episodes that training scored; one too short to have a chunk is never met."""
     return [episode for episode in cell.judged if episode.score is not None and episode.weight is not None]
 
 
-def _outcome(row: MethodRow, cell: CellRecord, judged: list[JudgedEpisode]) -> MethodOutcome:
+def _outcome(row: MethodRow, cell: CellRecord, judged: list[ScoredEpisode]) -> MethodOutcome:
     return MethodOutcome(row.name, row.label, cell.episodes, weight_auroc(judged))

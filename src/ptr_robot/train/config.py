@@ -85,11 +85,11 @@ class OptimizerConfig:
 
     # Peak learning rate; by default the paper's 1e-4, higher for small presets that start from nothing.
     lr: float | None = None
-    # Of the running means of gradient and square.
+    # Decay rates of AdamW's running means of the gradient and of its square.
     betas: tuple[float, float] = (0.9, 0.999)
-    # Added to the root of the mean square.
+    # Added to the denominator of AdamW's update, for numerical stability.
     eps: float = 1e-8
-    # Decoupled, on every weight.
+    # Decoupled weight decay, on every parameter.
     weight_decay: float = 0.01
     # The gradient's norm is clipped to this; 0 does not clip.
     grad_clip_norm: float = 1.0
@@ -169,7 +169,7 @@ class TrainConfig:
     job_name: str | None = None
     # Go on with the run in output_dir, or with the one whose train_config.json is given as --config_path.
     resume: bool = False
-    # Of the policy's initial weights, the order of the data and all noise; PTR's heads and screening have their own.
+    # Seed of the policy's initial weights, the order of the data and all noise; PTR's heads and screening have their own.
     seed: int = 1000
     # Optimiser steps.
     steps: int | None = None

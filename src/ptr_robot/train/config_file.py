@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from ptr_robot.errors import require
-from ptr_robot.files import whole_file
+from ptr_robot.files import atomic_file
 from ptr_robot.train.config import TrainConfig
 
 CONFIG_FILE = "train_config.json"
 
 
 def write_config(config: TrainConfig, folder: Path) -> Path:
-    """Write the settings into ``folder``, whole or not at all."""
+    """Write the settings into ``folder``, atomically."""
     draccus = require("draccus", "lerobot")
     text = json.dumps(draccus.encode(config), indent=2) + "\n"
-    with whole_file(folder / CONFIG_FILE) as file:
+    with atomic_file(folder / CONFIG_FILE) as file:
         file.write(text.encode())
     return folder / CONFIG_FILE
 

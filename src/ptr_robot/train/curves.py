@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ptr_robot.errors import require
-from ptr_robot.files import whole_file
+from ptr_robot.files import atomic_file
 from ptr_robot.train.records import read_records
 
 CURVES_FILE = "curves.png"
@@ -21,7 +21,7 @@ PANELS: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 
 def draw_curves(run: Path) -> Path:
-    """Draw the records of a run folder into it, whole or not at all."""
+    """Draw the records of a run folder into it, atomically."""
     figure = require("matplotlib.figure", "report").Figure(figsize=(11, 6), layout="constrained")
     records = [_with_share(record) for record in read_records(run)]
     for axes, (title, names) in zip(figure.subplots(2, 3).flat, PANELS, strict=True):
@@ -33,7 +33,7 @@ def draw_curves(run: Path) -> Path:
         if len(names) > 1 and axes.lines:
             axes.legend(fontsize=8)
     figure.suptitle(run.name, fontsize=11)
-    with whole_file(run / CURVES_FILE) as file:
+    with atomic_file(run / CURVES_FILE) as file:
         figure.savefig(file, format="png", dpi=120)
     return run / CURVES_FILE
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ptr_robot.data.segments.dataset import SegmentDataset
 from ptr_robot.errors import require
-from ptr_robot.files import whole_file
+from ptr_robot.files import atomic_file
 from ptr_robot.method.distributed import sum_over_ranks
 from ptr_robot.method.types import PTROutput, Samples
 from ptr_robot.train.methods.base import EpisodeFinding, Preparation
@@ -52,7 +52,7 @@ class EpisodeLedger:
         self.sums = totals.to(self.sums) if is_main else torch.zeros_like(self.sums)
 
     def write(self, totals: Tensor, file: Path) -> None:
-        """One row an episode, whole or not at all; an episode that never came has empty means.
+        """One row an episode, atomically; an episode that never came has empty means.
 
         What the method found before training holds for the whole run; the samples are those that training saw.
         """
@@ -79,7 +79,7 @@ class EpisodeLedger:
                 "corrected_instruction": pyarrow.array([instructions.get(row) for row in rows], pyarrow.string()),
             }
         )
-        with whole_file(file) as target:
+        with atomic_file(file) as target:
             parquet.write_table(table, target)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ptr_robot.errors import ConfigError, DataError, require
-from ptr_robot.files import whole_file
+from ptr_robot.files import atomic_file
 from ptr_robot.train.config import TrainConfig
 
 RECORDS_FILE = "records.jsonl"
@@ -50,7 +50,7 @@ class RunRecords:
     def _drop_after(self, step: int) -> None:
         """Leave out what a killed run recorded after its last checkpoint: it happens again."""
         kept = [record for record in read_records(self._file.parent) if record["step"] <= step]
-        with whole_file(self._file) as file:
+        with atomic_file(self._file) as file:
             file.write("".join(json.dumps(record) + "\n" for record in kept).encode())
 
 
@@ -81,7 +81,7 @@ def _start_wandb(run: Path, config: TrainConfig) -> Any:
     wandb, settings = require("wandb", "lerobot"), config.wandb
     identity = run / WANDB_ID_FILE
     if not identity.is_file():
-        with whole_file(identity) as file:
+        with atomic_file(identity) as file:
             file.write(uuid.uuid4().hex[:12].encode())
     try:
         return wandb.init(

@@ -14,7 +14,7 @@ from typing import Any
 
 from ptr_robot import __version__
 from ptr_robot.errors import ConfigError, DataError
-from ptr_robot.files import only_one_process, whole_file
+from ptr_robot.files import atomic_file, process_lock
 from ptr_robot.text_files import read_json
 from ptr_robot.train.build import RunParts
 from ptr_robot.train.checkpoint import FOLDER as CHECKPOINTS_FOLDER
@@ -74,7 +74,7 @@ def _has_checkpoint(folder: Path) -> bool:
 @contextlib.contextmanager
 def occupied(run: Path) -> Iterator[None]:
     """Keep the folder to this process; the kernel lets go of it however the process ends."""
-    with only_one_process(run / LOCK, wait=False) as is_mine:
+    with process_lock(run / LOCK, wait=False) as is_mine:
         if not is_mine:
             raise ConfigError(f"output_dir {run} is in use by another training process; wait for it or choose another")
         yield
@@ -85,11 +85,11 @@ def describe_run(plan: RunPlan, parts: RunParts, *, world_size: int, first_step:
     run = plan.output_dir
     write_config(plan.config, run)
     text = README.format(job_name=plan.config.job_name, log_freq=plan.log_freq, run=run)
-    with whole_file(run / README_FILE) as file:
+    with atomic_file(run / README_FILE) as file:
         file.write(text.encode())
     starts = [*_earlier_starts(run), {"time": datetime.now().astimezone().isoformat(), "first_step": first_step}]
     record = {"starts": starts, **_versions(), **_contents(plan, parts, world_size)}
-    with whole_file(run / RUN_FILE) as file:
+    with atomic_file(run / RUN_FILE) as file:
         file.write((json.dumps(record, indent=2) + "\n").encode())
 
 

@@ -20,7 +20,7 @@ from ptr_robot.data.lerobot.index import open_index
 from ptr_robot.data.segments.dataset import SegmentDataset
 from ptr_robot.data.segments.loader import make_loader
 from ptr_robot.errors import ConfigError, DataError
-from ptr_robot.files import only_one_process
+from ptr_robot.files import process_lock
 from tests.data.conftest import WRIST
 from tests.data.v21_writer import CAMERA, LENGTHS, video_path, write_video
 
@@ -155,7 +155,7 @@ def test_without_waiting_an_episode_that_another_decodes_is_passed_over(v21, tmp
     index = open_index(v21)
     cache = FrameCache(index, tmp_path, 16)
     lock = cache.path(index.episode(0), CAMERA).with_name("episode_000000")
-    with only_one_process(lock):
+    with process_lock(lock):
         cache.ensure(index.episode(0), CAMERA, wait=False)
         cache.ensure(index.episode(1), CAMERA, wait=False)
     assert decodes == [(1, CAMERA)]

@@ -11,7 +11,7 @@ import pytest
 from ptr_robot.study.analysis.findings import find
 from ptr_robot.study.analysis.pooling import find_pooling, pooling_table
 from ptr_robot.study.analysis.sweeps import find_sweeps, sweep_table, swept_methods
-from ptr_robot.study.cells.judged_episode import JudgedEpisode
+from ptr_robot.study.cells.scored_episode import ScoredEpisode
 from ptr_robot.study.report.curves import mean_curve
 from ptr_robot.study.report.figures import draw_figures
 from ptr_robot.study.report.study_report import write_report
@@ -26,9 +26,9 @@ RATES = {
     "placebo-of-mine": {0: 0.4},
 }
 JUDGED = (
-    JudgedEpisode(0, 0, "a", ("jitter",), 1.0, 0.5),
-    JudgedEpisode(0, 1, "a", (), 2.0, 1.5),
-    JudgedEpisode(0, 2, "a", (), 0.5, 1.0),
+    ScoredEpisode(0, 0, "a", ("jitter",), 1.0, 0.5),
+    ScoredEpisode(0, 1, "a", (), 2.0, 1.5),
+    ScoredEpisode(0, 2, "a", (), 0.5, 1.0),
 )
 
 

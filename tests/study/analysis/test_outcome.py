@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from ptr_robot.study.analysis.detection import auroc, weight_auroc
 from ptr_robot.study.analysis.outcome import Comparison, MethodOutcome, verdict
-from ptr_robot.study.cells.judged_episode import JudgedEpisode
 from ptr_robot.study.cells.record import EpisodeOutcome
+from ptr_robot.study.cells.scored_episode import ScoredEpisode
 
 
 def outcome(name: str, num_successes: int, num_episodes: int = 40, area: float = math.nan) -> MethodOutcome:
@@ -23,8 +23,8 @@ def compare(sft: int, ptr: int, clean: int) -> Comparison:
     return Comparison((outcome("sft", sft), outcome("ptr", ptr, area=0.8), outcome("clean", clean)), "sft", "clean")
 
 
-def judged(number: int, weight: float, is_faulty: bool, task: str = "a") -> JudgedEpisode:
-    return JudgedEpisode(0, number, task, ("jitter",) if is_faulty else (), weight, weight)
+def judged(number: int, weight: float, is_faulty: bool, task: str = "a") -> ScoredEpisode:
+    return ScoredEpisode(0, number, task, ("jitter",) if is_faulty else (), weight, weight)
 
 
 def test_the_share_of_the_gap() -> None:

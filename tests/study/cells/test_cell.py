@@ -12,8 +12,8 @@ from ptr_robot.study.cells.cell import Cell
 from ptr_robot.study.cells.data import CellData
 from ptr_robot.study.cells.data_jobs import CollectJob, RuleJob, robot_identity
 from ptr_robot.study.cells.evaluation import evaluate_cell
-from ptr_robot.study.cells.judged_episode import JudgedEpisode
 from ptr_robot.study.cells.plan import plan_cells
+from ptr_robot.study.cells.scored_episode import ScoredEpisode
 from ptr_robot.study.cells.training import non_default_settings
 from ptr_robot.study.engine.jobs import with_needed
 from ptr_robot.study.spec.definition import EvaluationSettings, TrainingSettings
@@ -117,7 +117,7 @@ def test_what_screening_left_out_was_not_trained_on(cells: dict[str, Cell], tmp_
     cell = cells["both/filter-length"]
     data = CellData.prepare(cell.sources, cell.row, tmp_path)
     judged = [
-        JudgedEpisode(0, number, "reach", (), 0.0, weight) for number, weight in enumerate([0.0, 0.25, 1.0, None])
+        ScoredEpisode(0, number, "reach", (), 0.0, weight) for number, weight in enumerate([0.0, 0.25, 1.0, None])
     ]
     assert data.num_training_episodes(judged, REGISTRY["screened"]) == 3
 

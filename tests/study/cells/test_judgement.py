@@ -8,8 +8,8 @@ import pytest
 
 from ptr_robot.data.ground_truth import EpisodeTruth, Fault
 from ptr_robot.study.analysis.detection import auroc_by_fault, count_of, mean_weights
-from ptr_robot.study.cells.judged_episode import JudgedEpisode
 from ptr_robot.study.cells.judgement import Suspicion, episode_weights, kept_episodes
+from ptr_robot.study.cells.scored_episode import ScoredEpisode
 from ptr_robot.study.spec.method_row import EpisodeFilter, EpisodeWeighting
 
 SUSPICIONS = [
@@ -49,8 +49,8 @@ def test_weights_where_all_are_alike_and_by_the_truth() -> None:
     assert [number for number, weight in weights.items() if weight == 0.0] == [0, 4]
 
 
-def judged(task: str, score: float, *faults: str, source: int = 0) -> JudgedEpisode:
-    return JudgedEpisode(source, 0, task, faults, score, weight=score + 1)
+def judged(task: str, score: float, *faults: str, source: int = 0) -> ScoredEpisode:
+    return ScoredEpisode(source, 0, task, faults, score, weight=score + 1)
 
 
 def test_auroc_counts_pairs_within_tasks_and_sources() -> None:
@@ -78,7 +78,7 @@ def test_auroc_counts_pairs_within_tasks_and_sources() -> None:
 
 
 def test_what_was_not_judged_has_no_auroc() -> None:
-    episodes = [JudgedEpisode(0, 0, "a", ("jitter",)), JudgedEpisode(0, 1, "a", ())]
+    episodes = [ScoredEpisode(0, 0, "a", ("jitter",)), ScoredEpisode(0, 1, "a", ())]
     assert auroc_by_fault(episodes, lambda episode: episode.score) == {"any": None, "jitter": None}
     assert auroc_by_fault([judged("a", 1)], lambda episode: episode.score) == {}
     assert mean_weights(episodes) == {"good": None, "faulty": None}

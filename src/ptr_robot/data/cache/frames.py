@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ptr_robot.data.lerobot.contents import DatasetIndex, EpisodeRecord
 from ptr_robot.data.lerobot.frames import decode_episode, resize_frame
-from ptr_robot.files import file_identity, fingerprint, only_one_process, path_inside, plain_name, whole_file
+from ptr_robot.files import atomic_file, file_identity, fingerprint, path_inside, plain_name, process_lock
 
 FORMAT = 1  # raised whenever decoding or resizing changes what a frame looks like
 
@@ -44,7 +44,7 @@ class FrameCache:
         if self.is_ready(episode, key):
             return
         path = self.path(episode, key)
-        with only_one_process(path.with_name(f"episode_{episode.episode_index:06d}"), wait) as is_my_turn:
+        with process_lock(path.with_name(f"episode_{episode.episode_index:06d}"), wait) as is_my_turn:
             if is_my_turn and not self.is_ready(episode, key):
                 self._fill(episode, key, path)
 
@@ -79,7 +79,7 @@ class FrameCache:
             "fortran_order": False,
             "shape": (episode.length, 3, self.size, self.size),
         }
-        with whole_file(path, sync=False) as file:
+        with atomic_file(path, sync=False) as file:
             np.lib.format.write_array_header_1_0(file, header)
             for frame in decode_episode(episode, self.index.features[key], self.index.fps):
                 file.write(resize_frame(frame, self.size, self.mode).tobytes())

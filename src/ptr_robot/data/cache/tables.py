@@ -17,7 +17,7 @@ from ptr_robot.data.lerobot.feature_statistics import RunningStatistics, episode
 from ptr_robot.data.lerobot.tables import iterate_episodes
 from ptr_robot.data.robots.normalisers import VectorStatistics
 from ptr_robot.errors import DataError
-from ptr_robot.files import file_identity, fingerprint, only_one_process, path_inside, plain_name, whole_file
+from ptr_robot.files import atomic_file, file_identity, fingerprint, path_inside, plain_name, process_lock
 from ptr_robot.text_files import read_json_object
 
 FORMAT = 2
@@ -70,7 +70,7 @@ def open_tables(index: DatasetIndex, state_key: str, action_key: str, cache_dir:
     name = fingerprint(FORMAT, [file_identity(file) for file in files], episodes, state_key, action_key)
     folder = path_inside(cache_dir / "tables", f"{plain_name(index.root.name)}-{name}")
     if not _is_undamaged(folder):
-        with only_one_process(folder):
+        with process_lock(folder):
             if not _is_undamaged(folder):
                 _fill(index, state_key, action_key, folder)
     starts = np.cumsum([0, *(episode.length for episode in index.episodes)])
@@ -100,9 +100,9 @@ def _fill(index: DatasetIndex, state_key: str, action_key: str, folder: Path) ->
     keys = {"states": state_key, "actions": action_key}
     running = {name: RunningStatistics(index.feature(key).size, index.num_frames) for name, key in keys.items()}
     with (
-        whole_file(folder / "states.npy") as states,
-        whole_file(folder / "actions.npy") as actions,
-        whole_file(folder / "tasks.npy") as tasks,
+        atomic_file(folder / "states.npy") as states,
+        atomic_file(folder / "actions.npy") as actions,
+        atomic_file(folder / "tasks.npy") as tasks,
     ):
         files = {"states": states, "actions": actions}
         for name, key in keys.items():
@@ -117,7 +117,7 @@ def _fill(index: DatasetIndex, state_key: str, action_key: str, folder: Path) ->
     _map_array.cache_clear()  # a mapping of what was replaced would go on showing it
     summary: dict[str, Any] = {name: part.result().to_dict() for name, part in running.items()}
     summary["checksums"] = {name: _checksum(folder / f"{name}.npy") for name in ARRAYS}
-    with whole_file(folder / SUMMARY_FILE) as file:
+    with atomic_file(folder / SUMMARY_FILE) as file:
         file.write(json.dumps(summary).encode())
 
 

@@ -1,4 +1,4 @@
-"""A corrupted copy of a LeRobot dataset with its ground truth, written whole or not at all."""
+"""A corrupted copy of a LeRobot dataset with its ground truth, written atomically."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from ptr_robot.errors import ConfigError, DataError, require
-from ptr_robot.files import only_one_process, whole_file
+from ptr_robot.files import atomic_file, process_lock
 from ptr_robot.text_files import read_json_object
 
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
@@ -72,7 +72,7 @@ def _fetch(repo_id: str, folder: Path, revision: str | None) -> None:
     hub = require("huggingface_hub", "lerobot")
     try:
         commit = hub.HfApi().dataset_info(repo_id, revision=revision).sha
-        with only_one_process(folder):  # of several ranks, the first one fetches
+        with process_lock(folder):  # of several ranks, the first one fetches
             if _is_fetched(folder, revision):
                 return
             _write_record(folder, repo_id, revision, is_complete=False)
@@ -88,5 +88,5 @@ def _fetch(repo_id: str, folder: Path, revision: str | None) -> None:
 
 def _write_record(folder: Path, repo_id: str, revision: str | None, *, is_complete: bool) -> None:
     record = {"repo_id": repo_id, "revision": revision, "is_complete": is_complete}
-    with whole_file(folder / FETCH_FILE) as file:
+    with atomic_file(folder / FETCH_FILE) as file:
         file.write(json.dumps(record).encode())

@@ -81,7 +81,7 @@ def decode_episode(episode: EpisodeRecord, feature: Feature, fps: float) -> Iter
 
 
 def _decode_video(episode: EpisodeRecord, key: str, fps: float) -> Iterator[NDArray[np.uint8]]:
-    """Frames are told apart by their time stamps, so a file that joins episodes gives each its own."""
+    """Frames are separated by their time stamps, so a file that joins episodes gives each its own."""
     av = require("av", "lerobot")
     span = episode.videos[key]
     where = f"{span.path}: episode {episode.episode_index}"

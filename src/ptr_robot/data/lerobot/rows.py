@@ -74,7 +74,7 @@ def _end_of_indices(index: DatasetIndex, records: Sequence[EpisodeRecord]) -> in
 
 
 def _shared_indices(records: Sequence[EpisodeRecord]) -> Iterator[EpisodeProblem]:
-    """Episodes whose global frame indices belong to another already: samples could not be told apart."""
+    """Episodes whose global frame indices belong to another already: samples could not be separated."""
     end, owner = 0, -1
     for record in sorted(records, key=lambda record: record.first_index):
         if record.first_index < end:

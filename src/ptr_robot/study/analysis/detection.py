@@ -9,25 +9,25 @@ from operator import attrgetter
 import numpy as np
 
 from ptr_robot.errors import require
-from ptr_robot.study.cells.judged_episode import JudgedEpisode
+from ptr_robot.study.cells.scored_episode import ScoredEpisode
 
 ANY = "any"  # every fault together
 
-Value = Callable[[JudgedEpisode], float | None]
+Value = Callable[[ScoredEpisode], float | None]
 
 
-def fault_kinds(episodes: Sequence[JudgedEpisode]) -> list[str]:
+def fault_kinds(episodes: Sequence[ScoredEpisode]) -> list[str]:
     """Every kind that occurs, after the one that stands for all of them."""
     kinds = sorted({kind for episode in episodes for kind in episode.faults})
     return [ANY, *kinds] if kinds else []
 
 
-def count_of(episodes: Sequence[JudgedEpisode], kind: str) -> int:
+def count_of(episodes: Sequence[ScoredEpisode], kind: str) -> int:
     """Episodes with that fault; one with several counts for each."""
     return sum(bool(episode.faults) if kind == ANY else kind in episode.faults for episode in episodes)
 
 
-def auroc_by_fault(episodes: Sequence[JudgedEpisode], value: Value) -> dict[str, float | None]:
+def auroc_by_fault(episodes: Sequence[ScoredEpisode], value: Value) -> dict[str, float | None]:
     """For each fault the chance that a good episode has the higher value, a tie counting half.
 
     Only episodes that the dataset gives to the same task of the same source are compared: values differ between
@@ -37,13 +37,13 @@ def auroc_by_fault(episodes: Sequence[JudgedEpisode], value: Value) -> dict[str,
     return {kind: _auroc(known, value, kind) for kind in fault_kinds(episodes)}
 
 
-def weight_auroc(episodes: Sequence[JudgedEpisode]) -> float:
+def weight_auroc(episodes: Sequence[ScoredEpisode]) -> float:
     """Whether good episodes weigh more than marked ones: chance is 0.5, perfect is 1; NaN with nothing to compare."""
     area = auroc_by_fault(episodes, attrgetter("weight")).get(ANY)
     return math.nan if area is None else area
 
 
-def mean_weights(episodes: Sequence[JudgedEpisode]) -> dict[str, float | None]:
+def mean_weights(episodes: Sequence[ScoredEpisode]) -> dict[str, float | None]:
     """What good and faulty episodes weigh on average."""
     groups = {"good": False, "faulty": True}
     means: dict[str, float | None] = {}
@@ -62,7 +62,7 @@ def auroc(lower: Sequence[float], higher: Sequence[float]) -> float:
     return float(statistic) / (len(lower) * len(higher))
 
 
-def _auroc(episodes: Sequence[JudgedEpisode], value: Value, kind: str) -> float | None:
+def _auroc(episodes: Sequence[ScoredEpisode], value: Value, kind: str) -> float | None:
     areas, pairs = [], []
     for group in sorted({(episode.source, episode.task) for episode in episodes}):
         members = [episode for episode in episodes if (episode.source, episode.task) == group]

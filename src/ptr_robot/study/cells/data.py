@@ -13,10 +13,10 @@ from ptr_robot.data.config import SourceConfig
 from ptr_robot.data.ground_truth import EpisodeTruth, read_ground_truth
 from ptr_robot.data.lerobot.index import open_index
 from ptr_robot.errors import DataError
-from ptr_robot.files import whole_file
+from ptr_robot.files import atomic_file
 from ptr_robot.study.cells.data_jobs import DatasetJob, RuleJob, source_fields
-from ptr_robot.study.cells.judged_episode import JudgedEpisode, fault_kinds_of, training_judgements
 from ptr_robot.study.cells.judgement import Suspicion, episode_weights, kept_episodes
+from ptr_robot.study.cells.scored_episode import ScoredEpisode, fault_kinds_of, training_scores
 from ptr_robot.study.spec.method_row import MethodRow
 from ptr_robot.train.methods.registry import training_method
 
@@ -85,15 +85,15 @@ class CellData:
             return self.sources[0].fields()
         return {"sources": [SourceConfig(**source.fields()) for source in self.sources]}
 
-    def num_training_episodes(self, judged: Sequence[JudgedEpisode], row: MethodRow) -> int:
+    def num_training_episodes(self, judged: Sequence[ScoredEpisode], row: MethodRow) -> int:
         """Episodes that count at all, of all sources; screening decides after the data was prepared."""
         if training_method(row.method).leaves_out_episodes:
             return sum(episode.weight is None or episode.weight > 0 for episode in judged)
         return sum(source.num_training_episodes for source in self.sources)
 
-    def judged(self, run: Path, row: MethodRow) -> tuple[JudgedEpisode, ...]:
+    def judged(self, run: Path, row: MethodRow) -> tuple[ScoredEpisode, ...]:
         """Every episode with what the training thought of it, or else what was decided before."""
-        found = training_judgements(run) if row.weighs_itself else {}
+        found = training_scores(run) if row.weighs_itself else {}
         judged = []
         for number, source in enumerate(self.sources):
             for episode, truth in source.truths.items():
@@ -101,7 +101,7 @@ class CellData:
                 kinds = fault_kinds_of(truth)
                 score = source.scores.get(episode) if score is None else score
                 weight = source.decided_weight(episode) if weight is None else weight
-                judged.append(JudgedEpisode(number, episode, source.tasks[episode], kinds, score, weight))
+                judged.append(ScoredEpisode(number, episode, source.tasks[episode], kinds, score, weight))
         return tuple(judged)
 
 
@@ -119,7 +119,7 @@ def _prepare(source: CellSource, row: MethodRow, weights_file: Path) -> Prepared
     weighting = row.weighting
     weights = episode_weights(weighting, suspicions.get(weighting.by, []), truths) if weighting else None
     if weights is not None:
-        with whole_file(weights_file) as file:
+        with atomic_file(weights_file) as file:
             file.write((json.dumps(weights) + "\n").encode())
     scores = _scores(next(iter(suspicions.values()), []))
     return PreparedSource(source, truths, tasks, scores, kept, weights, weights_file if weights else None)

@@ -17,7 +17,7 @@ from ptr_robot.envs.recording import RecordingConfig, record
 from ptr_robot.envs.registry import DEFAULT as DEFAULT_ENVIRONMENT
 from ptr_robot.envs.registry import environment_type
 from ptr_robot.errors import DataError
-from ptr_robot.files import fingerprint, whole_file
+from ptr_robot.files import atomic_file, fingerprint
 from ptr_robot.scorers import get_scorer
 from ptr_robot.scorers.tracks import read_episode_set
 from ptr_robot.study.cells.judgement import Suspicion
@@ -197,7 +197,7 @@ class RuleJob(StageJob):
         data = DataConfig(chunk_length=self.chunk_length, image_size=0, cache_dir=cache)
         scores = get_scorer(self.rule).score(read_episode_set(source, data, self.seed))
         rows = [Suspicion(row.episode_index, row.task, -row.score) for row in scores]
-        with whole_file(output / SUSPICIONS_FILE) as file:
+        with atomic_file(output / SUSPICIONS_FILE) as file:
             file.write((json.dumps([asdict(row) for row in rows]) + "\n").encode())
 
     def suspicions(self) -> list[Suspicion]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ptr_robot.errors import DataError
-from ptr_robot.study.cells.judged_episode import JudgedEpisode
+from ptr_robot.study.cells.scored_episode import ScoredEpisode
 from ptr_robot.study.engine.json_values import write_json
 from ptr_robot.text_files import read_json
 
@@ -36,7 +36,7 @@ class CellRecord:
     status: str = DONE
     reason: str | None = None
     episodes: tuple[EpisodeOutcome, ...] = ()
-    judged: tuple[JudgedEpisode, ...] = ()
+    judged: tuple[ScoredEpisode, ...] = ()
     auroc: dict[str, dict[str, float | None]] = field(default_factory=dict)
     mean_weight: dict[str, float | None] = field(default_factory=dict)
     num_training_episodes: int = 0
@@ -92,7 +92,7 @@ def read_record(path: Path) -> CellRecord | None:
         del content["success"], content["success_by_task"]
         content["episodes"] = tuple(_read_outcome(episode) for episode in content["episodes"])
         content["judged"] = tuple(
-            JudgedEpisode(**{**episode, "faults": tuple(episode["faults"])}) for episode in content["judged"]
+            ScoredEpisode(**{**episode, "faults": tuple(episode["faults"])}) for episode in content["judged"]
         )
         return CellRecord(**content)
     except (OSError, ValueError, KeyError, TypeError) as error:

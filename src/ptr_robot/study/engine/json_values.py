@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from ptr_robot.files import whole_file
+from ptr_robot.files import atomic_file
 
 
 def json_values(value: Any) -> Any:
@@ -23,5 +23,5 @@ def json_values(value: Any) -> Any:
 
 def write_json(path: Path, value: Any) -> None:
     """Write the file atomically."""
-    with whole_file(path) as file:
+    with atomic_file(path) as file:
         file.write((json.dumps(json_values(value), indent=1, allow_nan=False) + "\n").encode())

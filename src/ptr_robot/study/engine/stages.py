@@ -12,7 +12,7 @@ from typing import Any
 
 from ptr_robot import __version__
 from ptr_robot.errors import ConfigError, DataError
-from ptr_robot.files import fingerprint, only_one_process, whole_file
+from ptr_robot.files import atomic_file, fingerprint, process_lock
 from ptr_robot.text_files import read_json
 
 MARKERS = "stages"
@@ -81,7 +81,7 @@ class Stage:
 
     def _mark(self, state: str) -> None:
         record = {"identity": self.identity, "settings": self.settings}
-        with whole_file(self._marker(state)) as file:
+        with atomic_file(self._marker(state)) as file:
             file.write((json.dumps(record, indent=1, default=str) + "\n").encode())
 
     def _marker(self, state: str) -> Path:
@@ -101,7 +101,7 @@ def claim(root: Path) -> None:
 @contextlib.contextmanager
 def occupied(root: Path, what: str) -> Iterator[None]:
     """Keep the folder to this process; the kernel lets go of it however the process ends."""
-    with only_one_process(root / what, wait=False) as is_mine:
+    with process_lock(root / what, wait=False) as is_mine:
         if not is_mine:
             raise ConfigError(f"{root} is in use by another {what}; wait for it or choose another --output_dir")
         yield

@@ -12,7 +12,7 @@ from ptr_robot.data.ground_truth import EpisodeTruth
 from ptr_robot.data.lerobot.frames import decode_episode
 from ptr_robot.data.lerobot.index import open_index
 from ptr_robot.study.analysis.outcome import Comparison
-from ptr_robot.study.cells.judged_episode import JudgedEpisode
+from ptr_robot.study.cells.scored_episode import ScoredEpisode
 from ptr_robot.study.report.drawing import new_figure, pyplot, write_figure
 
 GOOD_COLOUR, MARKED_COLOUR = "#2a78b5", "#d1602b"
@@ -39,7 +39,7 @@ def draw_success(comparison: Comparison, path: Path) -> None:
     write_figure(figure, path)
 
 
-def draw_weights(episodes: Sequence[JudgedEpisode], title: str, auroc: float, path: Path) -> None:
+def draw_weights(episodes: Sequence[ScoredEpisode], title: str, auroc: float, path: Path) -> None:
     """Mean weights of good and of marked episodes as histograms over the same bins."""
     figure, axes = new_figure(5.2, 3)
     known = [(episode.is_faulty, episode.weight) for episode in episodes if episode.weight is not None]
@@ -53,7 +53,7 @@ def draw_weights(episodes: Sequence[JudgedEpisode], title: str, auroc: float, pa
     write_figure(figure, path)
 
 
-def draw_scores(episodes: Sequence[JudgedEpisode], title: str, path: Path) -> None:
+def draw_scores(episodes: Sequence[ScoredEpisode], title: str, path: Path) -> None:
     """The mean score of every episode, task by task."""
     figure, axes = new_figure(8, 3)
     scored = [episode for episode in episodes if episode.score is not None]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ptr_robot.errors import require
-from ptr_robot.files import whole_file
+from ptr_robot.files import atomic_file
 from ptr_robot.study.analysis.outcome import Comparison, verdict
 from ptr_robot.study.demo import DemoFindings
 from ptr_robot.study.report import demo_figures as figures
@@ -133,7 +133,7 @@ def write_report(findings: DemoFindings) -> Path:
         operators=operator_rows(findings),
     )
     path = findings.root / REPORT_FILE
-    with whole_file(path) as file:
+    with atomic_file(path) as file:
         file.write(page.encode())
     return path
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ptr_robot.errors import require
-from ptr_robot.files import whole_file
+from ptr_robot.files import atomic_file
 
 DOTS_PER_INCH = 130
 
@@ -26,7 +26,7 @@ def new_figure(width: float, height: float) -> tuple[Any, Any]:
 
 def write_figure(figure: Any, path: Path) -> Path:
     """Write a PNG file and let the figure go."""
-    with whole_file(path) as file:
+    with atomic_file(path) as file:
         figure.savefig(file, format="png", dpi=DOTS_PER_INCH)
     pyplot().close(figure)
     return path

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from ptr_robot.errors import DataError
-from ptr_robot.files import whole_file
+from ptr_robot.files import atomic_file
 from ptr_robot.study.analysis.findings import StudyFindings, find
 from ptr_robot.study.analysis.pooling import PoolingFinding, find_pooling, pooling_table
 from ptr_robot.study.analysis.sweeps import Sweep, find_sweeps, sweep_table
@@ -99,5 +99,5 @@ def _results(findings: StudyFindings, sweeps: tuple[Sweep, ...], pooling: tuple[
 
 
 def _write_text(path: Path, text: str) -> None:
-    with whole_file(path) as file:
+    with atomic_file(path) as file:
         file.write(text.encode())

@@ -27,7 +27,7 @@ EPISODES_PER_SEED = 1000  # seeds of evaluation episodes that belong to one seed
 class Demonstrations:
     """What is recorded, before any corruption."""
 
-    # Of each task.
+    # Evaluation episodes of each task.
     episodes: int = 40
     # Shares by name; unset: the environment's clean operators, alike.
     operators: dict[str, float] = field(default_factory=dict)
@@ -139,7 +139,7 @@ class PretrainingSettings:
     batch_size: int = 32
     lr: float = 1e-3
     log_freq: int = 100
-    # Of the demonstrations and the initial weights; all seeds of the study start from this one policy.
+    # Seed of the demonstrations and the initial weights; all seeds of the study start from this one policy.
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -162,7 +162,7 @@ class EvaluationSettings:
     max_steps: int | None = 300
     # Actions of a chunk that are executed before the policy looks again.
     n_action_steps: int = 8
-    # Of the policy's noise; unset: the study's seed.
+    # Seed of the policy's noise; unset: the study's seed.
     sampling_seed: int | None = None
 
     def __post_init__(self) -> None:

@@ -28,7 +28,7 @@ class EpisodeFilter:
     keep: float = 0.5
 
     def __post_init__(self) -> None:
-        _check_judge("filter.by", self.by)
+        _check_rule("filter.by", self.by)
         if not 0 < self.keep <= 1:
             raise ConfigError(f"filter.keep is {self.keep}; it must lie above 0 and not above 1")
 
@@ -46,7 +46,7 @@ class EpisodeWeighting:
     w_max: float = 4.0
 
     def __post_init__(self) -> None:
-        _check_judge("weighting.by", self.by)
+        _check_rule("weighting.by", self.by)
         if not self.beta > 0:
             raise ConfigError(f"weighting.beta is {self.beta}; it must be above 0")
         if not 0 <= self.w_min <= 1 <= self.w_max:
@@ -158,7 +158,7 @@ def _check_kind(place: str, current: Any, value: Any) -> None:
             return
 
 
-def _check_judge(name: str, judge: str) -> None:
+def _check_rule(name: str, judge: str) -> None:
     judges = [TRUTH, *scorer_names()]
     if judge not in judges:
         raise ConfigError(f"{name}: there is no rule {judge!r}; {did_you_mean(judge, judges)}")

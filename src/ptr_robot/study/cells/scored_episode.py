@@ -13,7 +13,7 @@ from ptr_robot.train.episode_records import EPISODE_SCORES_FILE
 
 
 @dataclass(frozen=True)
-class JudgedEpisode:
+class ScoredEpisode:
     """What a method thought of a training episode, beside what is known about it; higher is better for both."""
 
     source: int
@@ -34,21 +34,21 @@ def fault_kinds_of(truth: EpisodeTruth) -> tuple[str, ...]:
     return tuple(dict.fromkeys(fault.kind for fault in truth.faults))
 
 
-def training_judgements(run: Path) -> dict[tuple[int, int], tuple[float | None, float | None]]:
+def training_scores(run: Path) -> dict[tuple[int, int], tuple[float | None, float | None]]:
     """Mean score and mean weight by source and episode, as the run recorded them."""
     rows = read_parquet(run / EPISODE_SCORES_FILE).to_pylist()
     return {(row["source_id"], row["episode_index"]): (row["mean_score"], row["mean_weight"]) for row in rows}
 
 
-def judged_episodes(run: Path, truths: Mapping[int, EpisodeTruth], tasks: Mapping[int, str]) -> list[JudgedEpisode]:
+def scored_episodes(run: Path, truths: Mapping[int, EpisodeTruth], tasks: Mapping[int, str]) -> list[ScoredEpisode]:
     """The records of a run on one dataset with their ground truth; episodes that were never scored are left out."""
     judged = []
-    for (source, number), (score, weight) in training_judgements(run).items():
+    for (source, number), (score, weight) in training_scores(run).items():
         if number not in truths:
             raise DataError(
                 f"{run / EPISODE_SCORES_FILE}: episode {number} has no ground truth; was it collected here?"
             )
         if score is not None and weight is not None:
             kinds = fault_kinds_of(truths[number])
-            judged.append(JudgedEpisode(source, number, tasks[number], kinds, score, weight))
+            judged.append(ScoredEpisode(source, number, tasks[number], kinds, score, weight))
     return judged

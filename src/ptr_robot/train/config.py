@@ -134,13 +134,13 @@ class WeightsConfig:
 class WandbConfig:
     """Weights & Biases, for those who use it."""
 
-    # Send records there.
+    # Send records to Weights & Biases.
     enable: bool = False
-    # Under which name.
+    # Project of Weights & Biases.
     project: str = "ptr-robot"
-    # Whose; by default your own.
+    # User or team of the project; by default your own.
     entity: str | None = None
-    # Kept with the run.
+    # Notes that are kept with the run.
     notes: str | None = None
     # online, offline or disabled.
     mode: str | None = None
@@ -169,7 +169,7 @@ class TrainConfig:
     job_name: str | None = None
     # Go on with the run in output_dir, or with the one whose train_config.json is given as --config_path.
     resume: bool = False
-    # Seed of the policy's initial weights, the order of the data and all noise; PTR's heads and screening have their own.
+    # Seed of the initial weights, the order of the data and all noise; PTR's heads and screening have their own.
     seed: int = 1000
     # Optimiser steps.
     steps: int | None = None

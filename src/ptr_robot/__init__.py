@@ -1,3 +1,3 @@
 """Post-train robot policies on demonstrations of mixed quality."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

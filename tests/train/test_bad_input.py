@@ -212,7 +212,7 @@ def test_an_instruction_that_is_too_long_is_named_before_anything_is_trained(set
 
 
 def test_ways_to_spread_a_policy_that_are_not_served(settings, monkeypatch):
-    sharded = types.SimpleNamespace(distributed_type=types.SimpleNamespace(value="FSDP"))
+    sharded = types.SimpleNamespace(distributed_type=types.SimpleNamespace(value="DEEPSPEED"))
     monkeypatch.setattr("accelerate.Accelerator", lambda **named: sharded)
-    with refused(ConfigError, "accelerate is set up for FSDP; ptr train knows"):
+    with refused(ConfigError, "accelerate is set up for DEEPSPEED; ptr train knows"):
         train(settings())

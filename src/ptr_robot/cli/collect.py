@@ -34,9 +34,9 @@ class CollectConfig:
 
     # The dataset's folder, which must not exist yet; may be given as a bare word.
     output: str = ""
-    # Which environment, tasks and cameras: --env.type=metaworld --env.task=reach,push
+    # Which environment, tasks and cameras.
     env: EnvironmentChoice = field(default_factory=EnvironmentChoice)
-    # Of each task.
+    # Episodes of each task.
     episodes: int = 20
     # Shares by name: --operators='{steady: 2, fumbling: 1}'; none named: all but quitting, alike.
     operators: dict[str, float] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class CollectConfig:
     image_key: str | None = None
     # Processes that simulate; the dataset is the same for any number.
     num_workers: int = 2
-    # Of everything that is drawn: layouts, manners and faults.
+    # Seed of everything that is drawn: layouts, manners and faults.
     seed: int = 0
 
 

@@ -71,7 +71,10 @@ def read_lines(file: Path) -> list[str]:
     """The whole lines of a file that may not be there; a line that a killed run did not finish is left out."""
     if not file.is_file():
         return []
-    text = file.read_text()
+    try:
+        text = file.read_text()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file} is damaged ({error}); take out what is not text") from error
     return text[: text.rfind("\n") + 1].splitlines()
 
 

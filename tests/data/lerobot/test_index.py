@@ -146,7 +146,7 @@ def set_lines(name, text):
         (set_info(robot_type=5), r"info.json: robot_type is 5; it must be a name"),
         (set_lines("info.json", "[]"), r"info.json: holds a list"),
         (set_lines("episodes.jsonl", '{"episode_index": 0, "length": 23}'), r"episodes.jsonl: the field 'tasks'"),
-        (set_lines("episodes.jsonl", "[1]"), r"episodes.jsonl: the line \[1\] is no mapping"),
+        (set_lines("episodes.jsonl", "[1]"), r"episodes.jsonl, line 1: holds a list, no mapping"),
         (
             set_lines("episodes.jsonl", '{"episode_index": 0, "length": 23, "tasks": "push"}'),
             r"episodes.jsonl: .*tasks is 'push', not a list",

@@ -62,6 +62,7 @@ def arrange(parts: Sequence[Part]) -> Context:
     """Lay out a context from its parts in the order of the sequence."""
     valid = torch.cat([part.valid for part in parts], dim=1)
     is_gen = torch.cat([torch.full((part.tokens.shape[1],), part.is_gen) for part in parts])
+    is_for_actions = torch.cat([torch.full((part.tokens.shape[1],), part.is_for_actions) for part in parts])
     columns = is_gen.to(torch.int8).argsort(stable=True).to(valid.device)  # und first, each stream in order
     return Context(
         und=torch.cat([part.tokens for part in parts if not part.is_gen], dim=1),
@@ -69,9 +70,7 @@ def arrange(parts: Sequence[Part]) -> Context:
         valid=valid[:, columns],
         positions=_positions(valid)[:, columns],
         ranks=_ranks(parts).to(valid.device)[columns],
-        is_for_actions=torch.cat([torch.full((p.tokens.shape[1],), p.is_for_actions) for p in parts])[columns.cpu()].to(
-            valid.device
-        ),
+        is_for_actions=is_for_actions.to(valid.device)[columns],
     )
 
 

@@ -95,8 +95,9 @@ def _too_slow(*_: object) -> None:
 
 
 def _python_caches() -> list[str]:
-    """Where Python keeps compiled modules, and libraries their locks."""
-    return [sys.prefix, sys.base_prefix, str(Path(__file__).parents[2])]
+    """Where Python keeps compiled modules, and libraries their locks and caches."""
+    hugging_face = os.environ.get("HF_HOME", str(Path("~/.cache/huggingface").expanduser()))
+    return [sys.prefix, sys.base_prefix, str(Path(__file__).parents[2]), hugging_face]
 
 
 @pytest.fixture

@@ -189,7 +189,8 @@ class MixturePolicy(Policy):
 
 def pool_context(context: Context, output: TrunkOutput) -> Tensor:  # (N, Du + Dg)
     """h_t: the mean over the real context tokens of each stream, side by side; no action position is among them."""
-    gen = output.gen[:, : context.gen.shape[1]][:, context.pooled_gen]
+    places = torch.tensor(context.pooled_gen, dtype=torch.int64, device=output.gen.device)
+    gen = output.gen.index_select(1, places)
     return torch.cat([pool_und(context, output), mean_tokens(gen)], dim=1)
 
 

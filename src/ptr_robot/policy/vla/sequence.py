@@ -40,11 +40,7 @@ class Context:
     positions: Tensor  # (N, C) int64
     ranks: Tensor  # (C,) int64
     is_for_actions: Tensor  # (C,) bool: tokens that the rest of the context does not see
-
-    @property
-    def pooled_gen(self) -> Tensor:  # (G,) bool
-        """The tokens of the gen stream that h_t pools."""
-        return ~self.is_for_actions[self.und.shape[1] :]
+    pooled_gen: tuple[int, ...]  # places in ``gen`` of the tokens that h_t pools, the same for every sample
 
     @property
     def num_valid(self) -> Tensor:  # (N, 1)
@@ -71,7 +67,14 @@ def arrange(parts: Sequence[Part]) -> Context:
         positions=_positions(valid)[:, columns],
         ranks=_ranks(parts).to(valid.device)[columns],
         is_for_actions=is_for_actions.to(valid.device)[columns],
+        pooled_gen=_pooled_gen(parts),
     )
+
+
+def _pooled_gen(parts: Sequence[Part]) -> tuple[int, ...]:
+    """Known from the parts alone: a mask would have to be read back from the device in every pass."""
+    flags = [not part.is_for_actions for part in parts if part.is_gen for _ in range(part.tokens.shape[1])]
+    return tuple(place for place, is_pooled in enumerate(flags) if is_pooled)
 
 
 def belief_mask(context_valid: Tensor, num_tokens: int, num_actions: int) -> Tensor:  # (N, M, C + M + L) bool

@@ -88,7 +88,8 @@ def read_recipe(root: Path) -> list[dict[str, Any]]:
 def _check_episode_statistics(index: DatasetIndex) -> None:
     """LeRobot's converter counts these lines and gives up without a name."""
     path = index.root / "meta" / "episodes_stats.jsonl"
-    listed = {line.get("episode_index") for line in read_json_lines(path)}
+    numbers = [line.get("episode_index") for line in read_json_lines(path)]
+    listed = {number for number in numbers if isinstance(number, int)}
     for episode in index.episodes:
         if episode.episode_index not in listed:
             raise DataError(f"{path}: no line for episode {episode.episode_index}; fetch the dataset again")

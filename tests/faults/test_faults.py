@@ -29,6 +29,7 @@ from .harness import Call, list_calls, run_forked, strike
 
 STRIKES_IN_SUITE = 4  # calls of a scenario
 IS_THOROUGH = os.environ.get("PTR_ROBOT_FAULTS") == "all"
+pytestmark = pytest.mark.skipif("PTR_ROBOT_FAULTS" not in os.environ, reason="takes minutes: run it with make faults")
 TIMES = {"steps_per_second", "data_wait_share"}
 
 

@@ -59,7 +59,7 @@ test: lint
 test-lerobot06:
 	bash scripts/test_lerobot06.sh
 
-# Long forms of tests that `make test` runs for seconds: many inputs, every file-system call. Both print their counts.
+# Many inputs for what `make test` fuzzes for seconds, and faults at every file-system call. Both print their counts.
 fuzz: install
 	PTR_ROBOT_FUZZ=$(or $(INPUTS),2000) $(BIN)/pytest tests/fuzz --numprocesses=auto --maxprocesses=4
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import signal
 
+import pytest
 import torch
 from hypothesis import settings
 
+from ptr_robot.scheduling import kept_scheduling
 from ptr_robot.train.cpu_bf16 import avoid_broken_tiles
 
 settings.register_profile("no-deadline", deadline=None)
@@ -14,6 +16,20 @@ settings.load_profile("no-deadline")
 torch.set_num_threads(1)
 avoid_broken_tiles()  # here, and not where bfloat16 is first used: by then oneDNN has looked
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored by whoever started the tests, no test could send it
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup():
+    """Fixtures encode videos by LeRobot's own calls: what starts after them runs as an ordinary process."""
+    with kept_scheduling():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call():
+    """As for fixtures."""
+    with kept_scheduling():
+        return (yield)
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -24,6 +24,7 @@ from ptr_robot.data.corruptions.base_dataset import check_source, open_source, s
 from ptr_robot.data.lerobot.contents import DatasetIndex
 from ptr_robot.errors import ConfigError, DataError, require
 from ptr_robot.files import atomic_file
+from ptr_robot.scheduling import kept_scheduling
 
 COMMANDS_FILE = "lerobot_commands.sh"
 EPISODES_FILE = "episodes.json"
@@ -135,7 +136,8 @@ def _delete(source: Path, dropped: tuple[int, ...], output: Path) -> None:
     tools = require("lerobot.datasets.dataset_tools", "lerobot")
     datasets = require("lerobot.datasets.lerobot_dataset", "lerobot")
     opened = datasets.LeRobotDataset(source.name, root=source)
-    tools.delete_episodes(opened, list(dropped), output_dir=output, repo_id=output.name)
+    with kept_scheduling():
+        tools.delete_episodes(opened, list(dropped), output_dir=output, repo_id=output.name)
 
 
 def _rename(root: Path, tasks: dict[int, str]) -> None:

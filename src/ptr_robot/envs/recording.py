@@ -22,6 +22,7 @@ from ptr_robot.envs.performance import Demonstration
 from ptr_robot.envs.scripted import Workplace
 from ptr_robot.envs.workers import worker_processes
 from ptr_robot.errors import ConfigError, DataError, require
+from ptr_robot.scheduling import kept_scheduling
 
 COLLECTION_FILE = "meta/ptr_collection.json"
 _EPISODES_AHEAD = 2  # per worker: how far the simulation may run ahead of the writer
@@ -207,7 +208,8 @@ def _add_episode(dataset: Any, demonstration: Demonstration, instruction: str, i
         values |= {"action": demonstration.actions[frame], "task": instruction}
         values |= {image_keys[camera]: images[frame] for camera, images in demonstration.images.items()}
         dataset.add_frame(values)
-    dataset.save_episode()
+    with kept_scheduling():
+        dataset.save_episode()
 
 
 def _simulate(

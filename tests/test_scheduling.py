@@ -37,10 +37,14 @@ def test_a_changed_policy_is_changed_back():
 
 
 def test_it_is_changed_back_after_an_error():
-    before = os.sched_getscheduler(0)
-    with pytest.raises(ZeroDivisionError), kept_scheduling():
+    @kept_scheduling()
+    def fail() -> None:
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
         raise ZeroDivisionError
+
+    before = os.sched_getscheduler(0)
+    with pytest.raises(ZeroDivisionError):
+        fail()
     assert os.sched_getscheduler(0) == before
 
 

@@ -1,8 +1,8 @@
 """What encoding video does to the process that does it, undone.
 
-SVT-AV1, with which LeRobot encodes, gives the calling thread real-time scheduling at the highest priority where it may (as
-root, so in most containers) and never takes it back. All that the process starts later inherits it: on two cores, two such
-processes that wait for a third one wait for ever.
+SVT-AV1, with which LeRobot encodes, gives the calling thread real-time scheduling at the highest priority where it
+may (as root, so in most containers) and never takes it back. All that the process starts later inherits it: on two
+cores, two such processes that wait for a third one wait for ever.
 """
 
 from __future__ import annotations

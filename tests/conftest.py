@@ -18,18 +18,23 @@ avoid_broken_tiles()  # here, and not where bfloat16 is first used: by then oneD
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored by whoever started the tests, no test could send it
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_fixture_setup():
-    """Fixtures encode videos by LeRobot's own calls: what starts after them runs as an ordinary process."""
-    with kept_scheduling():
-        return (yield)
+class OrdinaryScheduling:
+    """Fixtures and tests encode videos by LeRobot's own calls: what starts after them runs as an ordinary process."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self):
+        with kept_scheduling():
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self):
+        with kept_scheduling():
+            return (yield)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call():
-    """As for fixtures."""
-    with kept_scheduling():
-        return (yield)
+def pytest_configure(config):
+    """Registered, as hooks of a conftest do not see fixtures of the whole run."""
+    config.pluginmanager.register(OrdinaryScheduling())
 
 
 def pytest_terminal_summary(terminalreporter):

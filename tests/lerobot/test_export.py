@@ -67,7 +67,8 @@ def test_it_loads_where_this_package_is_not(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     expected = policy.eval().select_action(observation())
-    torch.testing.assert_close(torch.load(tmp_path / "action.pt"), expected, rtol=0, atol=0)
+    # Another process may have other threads, which add in another order.
+    torch.testing.assert_close(torch.load(tmp_path / "action.pt"), expected, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(

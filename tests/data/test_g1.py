@@ -1,6 +1,6 @@
 """The real G1 demonstrations: v2.1 and LeRobot's own v3.0 copy give the same segments, to the bit.
 
-Values and masks at every fifth frame, and every pixel of every frame, of all twenty episodes.
+Values and masks at every fifth frame of all twenty episodes, and every pixel of every frame of four of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ptr_robot.data.segments.dataset import SegmentDataset
 
 from .conftest import convert
 
-PICTURED = list(range(20))
+PICTURED = [0, 7, 13, 19]
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_v21_and_v30_give_the_same_values_in_all_episodes(roots, tmp_path):
 @pytest.mark.slow
 def test_v21_and_v30_give_the_same_segments_with_pictures(both):
     old, new = both
-    assert len(old) == len(new) > 60
+    assert len(old) == len(new) > 12
     seen = set()
     for number in range(len(old)):
         one = old[[number]]

@@ -8,7 +8,8 @@
 A dataset whose ground truth names faulty operators is judged as it is. One without faults gets the paper's corruptions
 first, and faults injected into a third of its episodes; it is also judged as it is, to see how many good ones are lost.
 The first table has, by fault, the chance that a good episode is ranked above a faulty one of the same task (AUROC),
-pooled over pairs of all datasets; the second what `ptr score` drops. Nothing here trains a policy.
+pooled over pairs of all datasets, and the interval of `ptr score`'s over tasks and datasets; the second what
+`ptr score` drops. Nothing here trains a policy.
 """
 
 from __future__ import annotations
@@ -79,6 +80,9 @@ class Table:
         for name in self.scorers:
             cells = [_pooled(self.pairs[kind][name]) for kind in kinds]
             print(f"| {get_scorer(name).title} | " + " | ".join(cells) + f" | {self.seconds[name]:.0f} |")
+        if "quality" in self.scorers:
+            cells = [_interval(self.pairs[kind]["quality"]) for kind in kinds]
+            print("| its 95% interval | " + " | ".join(cells) + " | |")
         print("\n| data | good dropped | faulty dropped |\n|---|---|---|")
         for title, rows in self.dropped.items():
             lost, good, found, faulty = (sum(column) for column in zip(*rows, strict=True))
@@ -100,6 +104,17 @@ def _pairs(values: np.ndarray, is_good: np.ndarray, is_faulty: np.ndarray, tasks
 def _pooled(pairs: list[tuple[float, int]]) -> str:
     total = sum(count for _, count in pairs)
     return f"{sum(area * count for area, count in pairs) / total:.2f}" if total else "–"
+
+
+def _interval(pairs: list[tuple[float, int]]) -> str:
+    """Of the pooled area, by a bootstrap over the tasks of all datasets."""
+    if len(pairs) < 3:
+        return "–"
+    areas, counts = (np.array(column, dtype=np.float64) for column in zip(*pairs, strict=True))
+    drawn = np.random.default_rng(0).integers(0, len(pairs), (2000, len(pairs)))
+    means = (areas * counts)[drawn].sum(1) / counts[drawn].sum(1)
+    low, high = np.quantile(means, [0.025, 0.975])
+    return f"[{low:.2f}, {high:.2f}]"
 
 
 def read(folder: Path) -> EpisodeSet:

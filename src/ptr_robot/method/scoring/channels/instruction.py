@@ -85,8 +85,8 @@ def around(episode: Recording, length: int, most: int) -> Array:  # (n, inputs)
     """All that is recorded of some chunks but the instruction."""
     rows = chunk_starts(episode.num_frames, length, most)
     before, after = observed(episode, rows), observed(episode, rows + length)
-    actions = episode.actions[rows[:, None] + np.array([0, length // 2])]
-    return np.concatenate([before, unit(after - before), actions.reshape(len(rows), -1)], axis=1).astype(np.float32)
+    first, middle = episode.actions[rows], episode.actions[rows + length // 2]
+    return np.concatenate([before, unit(after - before), first, middle], axis=1).astype(np.float32)
 
 
 class Instruction(Channel):

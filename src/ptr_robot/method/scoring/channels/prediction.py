@@ -252,8 +252,9 @@ class Pace(PredictionChannel):
     def cutter(self, recordings: Recordings, most: int) -> Cut:
         """The logarithm of the speed over a quarter of a second, from the observation."""
         horizon = max(2, round(recordings.fps / 4))
-        sizes = [np.abs(np.diff(episode.states[::horizon], axis=0)).mean() for episode in recordings.episodes]
-        least = 0.05 * float(np.nanmedian(sizes)) * np.sqrt(recordings.episodes[0].states.shape[1]) + 1e-6
+        steps = [np.abs(np.diff(episode.states[::horizon], axis=0)) for episode in recordings.episodes]
+        sizes = [step.mean() for step in steps if len(step)] or [0.0]
+        least = 0.05 * float(np.median(sizes)) * np.sqrt(recordings.episodes[0].states.shape[1]) + 1e-6
 
         def cut(episode: Recording) -> tuple[NDArray[np.int64], Array, Array]:
             rows = chunk_starts(episode.num_frames, horizon, most)

@@ -178,7 +178,7 @@ def judge_clean(table: Table, folder: Path, scratch: Path, number: int) -> None:
 
 def measure_scale() -> None:
     """Made episodes of 100 frames, scored as ``ptr score`` does."""
-    print("| episodes | seconds | CPU seconds | peak MiB | dropped |\n|---|---|---|---|---|")
+    print("| episodes | seconds | CPU seconds | peak MiB | dropped |\n|---|---|---|---|---|", flush=True)
     for size in SIZES:
         generator = np.random.default_rng(size)
         made = Recordings(tuple(_made(generator, number % 10) for number in range(size)), 20.0)

@@ -5,14 +5,21 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import shutil
+import signal
 from datetime import datetime
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
 import pytest
 import torch
 
+from ptr_robot.audit.scoring import ScoreSettings, score_dataset
 from ptr_robot.data.config import SourceConfig
+from ptr_robot.data.lerobot.index import open_index
 from ptr_robot.data.lerobot.metadata import read_parquet
 from ptr_robot.errors import ConfigError, DataError
+from ptr_robot.method.scoring.quality import assess
 from ptr_robot.method.scoring.screen import Screening, ScreeningConfig, screen
 from ptr_robot.policy.vla.registration import VLAChoice
 from ptr_robot.train.build import build_parts
@@ -22,10 +29,11 @@ from ptr_robot.train.loop import train
 from ptr_robot.train.methods.screened import SCREENING_FILE, describe_screening
 from ptr_robot.train.screening import _alike, _transitions
 
+from . import worker
 from .conftest import LENGTHS
 from .datasets import record_dataset
 
-QUICK = ScreeningConfig(steps=3, batch_size=8, pool_size=8, hidden_dim=8, num_folds=2)
+QUICK = ScreeningConfig(scorer="heads", steps=3, batch_size=8, pool_size=8, hidden_dim=8, num_folds=2)
 
 
 def screened(settings, **changes):
@@ -163,15 +171,17 @@ def test_the_line_names_what_is_left_out(settings, state_data, tmp_path):
         return describe_screening(found, parts.everything)
 
     one = settings().dataset
-    expected = "screened 4 episodes: 2 are kept, 2 (0, 3) left out, 1 (2) given another instruction"
+    expected = (
+        "screened 4 episodes: 2 are kept in full, 0 weigh less, 2 (0, 3) are out, 1 (2) given another instruction"
+    )
     assert line_of(one, [0, 3], [2]) == expected
     twin = shutil.copytree(state_data, tmp_path / "twin")
     sources = [SourceConfig(repo_id=str(folder)) for folder in (state_data, twin, twin)]
     line = line_of(DatasetConfig(sources=sources[:2], cache_dir=one.cache_dir), [3, 4, 6], [7])
-    assert line.endswith(f"3 ({state_data.name}:3, twin:0, twin:2) left out, 1 (twin:3) given another instruction")
+    assert line.endswith(f"3 ({state_data.name}:3, twin:0, twin:2) are out, 1 (twin:3) given another instruction")
     line = line_of(DatasetConfig(sources=sources, cache_dir=one.cache_dir), list(range(1, 12)), [])
     assert f"11 ({state_data}:1, {state_data}:2, {state_data}:3, {twin}:0, " in line  # short names would be ambiguous
-    assert line.endswith(", ...) left out, 0 given another instruction")
+    assert line.endswith(", ...) are out, 0 given another instruction")
 
 
 def test_cameras_count_where_the_state_never_moves(settings, image_data, monkeypatch):
@@ -250,7 +260,7 @@ def test_episodes_too_short_to_be_judged_are_named(settings, tmp_path):
     parts = build_parts(resolve(screened(settings, dataset=dataset, batch_size=2), datetime.now()))
     assert screening_of(parts).episode_ids.tolist() == [0, 2]
     line = describe_screening(screening_of(parts), parts.everything)
-    assert line.endswith("; too short to be judged, and kept: 1 (1)")
+    assert line.endswith("; too short or too few to be judged, and kept: 1 (1)")
 
 
 def test_a_source_is_never_left_out_whole(settings, state_data, tmp_path, monkeypatch):
@@ -270,3 +280,136 @@ def test_a_source_is_never_left_out_whole(settings, state_data, tmp_path, monkey
     for _ in range(3):
         for batch in parts.loader:
             assert (screening_of(parts).weights[batch.episode_id] > 0).all()
+
+
+def by_quality(settings, **changes):
+    return dataclasses.replace(settings(method="screened"), screening=ScreeningConfig(), **changes)
+
+
+@pytest.fixture(scope="module")
+def faulty_data(tmp_path_factory):
+    """Two tasks; episode 5 never moves."""
+    root = record_dataset(tmp_path_factory.mktemp("faulty") / "arm", lengths=(24, 30, 18, 26, 22, 25, 28, 21, 27, 23))
+    (path,) = root.glob("data/*/*.parquet")
+    table = parquet.read_table(path)
+    is_still = table["episode_index"].to_numpy() == 5
+    for name in ("observation.state", "action"):
+        values = np.stack(table[name].to_numpy()).copy()
+        values[is_still] = values[is_still][0] if name == "observation.state" else 0.0
+        column = table.schema.get_field_index(name)
+        table = table.set_column(
+            column, table.schema.field(column), pa.array(values.tolist(), table.schema.types[column])
+        )
+    parquet.write_table(table, path)
+    return root
+
+
+def test_a_run_is_scored_as_ptr_score_scores(settings, faulty_data, tmp_path):
+    dataset = DatasetConfig(repo_id=str(faulty_data), num_chunks=2, cache_dir=str(tmp_path / "cache"))
+    found = screening_of(build_parts(resolve(by_quality(settings, dataset=dataset), datetime.now())))
+    scores = score_dataset(open_index(faulty_data), ScoreSettings(vision="none", chunk_length=4))
+    rows = [scores.rows[number] for number in found.episode_ids.tolist()]
+    expected = [row.weight if row.corrected_instruction is None else row.weight_if_corrected for row in rows]
+    assert len(rows) == len(scores.rows)
+    assert found.weights.tolist() == pytest.approx(expected)
+    assert found.weights[5] == 0.0
+    assert found.is_corrected.tolist() == [row.corrected_instruction is not None for row in rows]
+    order = [row.score for row in sorted(rows, key=lambda row: float(found.z_scores[row.episode_index]))]
+    assert order == sorted(order)  # evidence and the share of good episodes with as much of it rank alike
+
+
+def test_each_source_is_scored_by_itself(settings, faulty_data, state_data, tmp_path):
+    """Another robot's episodes beside them change nothing."""
+    alone, beside = (
+        DatasetConfig(
+            sources=[SourceConfig(repo_id=str(folder)) for folder in folders],
+            num_chunks=2,
+            cache_dir=str(tmp_path / "cache"),
+        )
+        for folders in ([faulty_data], [state_data, faulty_data])
+    )
+    one, both = (
+        screening_of(build_parts(resolve(by_quality(settings, dataset=dataset), datetime.now())))
+        for dataset in (alone, beside)
+    )
+    assert both.episode_ids.tolist() == list(range(len(LENGTHS) + len(one.episode_ids)))
+    for name in ("weights", "z_scores", "scores", "num_chunks"):
+        assert torch.equal(getattr(both, name)[len(LENGTHS) :], getattr(one, name)), name
+
+
+def test_too_few_episodes_to_compare_are_kept_and_said(settings, tmp_path):
+    data = record_dataset(tmp_path / "few", lengths=(14, 12, 13))
+    dataset = DatasetConfig(repo_id=str(data), num_chunks=2, cache_dir=str(tmp_path / "cache"))
+    parts = build_parts(resolve(by_quality(settings, dataset=dataset, batch_size=2), datetime.now()))
+    assert parts.preparation.episode_weights.tolist() == [1.0, 1.0, 1.0]
+    assert parts.preparation.summary == (
+        "screened 0 episodes: 0 are kept in full, 0 weigh less, 0 are out, 0 given another instruction; too short or "
+        "too few to be judged, and kept: 3 (0, 1, 2)"
+    )
+
+
+def test_what_was_decided_is_on_disk_before_the_first_step(settings, monkeypatch):
+    seen = {}
+
+    def stopped(self, stop, records, progress):
+        file = self.plan.output_dir / EPISODE_SCORES_FILE
+        seen["rows"] = read_parquet(file).to_pylist()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ptr_robot.train.loop.Trainer._steps", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        train(by_quality(settings))
+    assert [row["episode_index"] for row in seen["rows"]] == list(range(len(LENGTHS)))
+    assert all(row["mean_score"] is not None and row["mean_weight"] is not None for row in seen["rows"])
+
+
+def test_pictures_are_looked_at_by_the_policys_tower(settings, tmp_path, monkeypatch):
+    """What the tower sees reaches the recordings that are scored, the views' mean of every second frame."""
+    seen = {}
+
+    def assessed(recordings, *rest):
+        seen["recordings"] = recordings
+        return assess(recordings, *rest)
+
+    monkeypatch.setattr("ptr_robot.train.scored_episodes.assess", assessed)
+    data = record_dataset(tmp_path / "seen", lengths=LENGTHS, pixels=32)
+    dataset = DatasetConfig(repo_id=str(data), num_chunks=2, cache_dir=str(tmp_path / "cache"))
+    policy = VLAChoice(preset="tiny", chunk_length=4, image_size=32, device="cpu")
+    parts = build_parts(resolve(by_quality(settings, dataset=dataset, policy=policy, batch_size=2), datetime.now()))
+    assert screening_of(parts).weights.isfinite().all()
+    for episode, length in zip(seen["recordings"].episodes, LENGTHS, strict=True):
+        assert episode.look_stride == 2
+        assert len(episode.looks) == -(-length // 2)
+        assert np.abs(episode.looks).max() > 0
+
+
+@pytest.mark.parametrize("scorer", ["quality", "heads"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_during_screening_ends_in_one_line(state_data, tmp_path, processes, scorer, number):
+    """To the whole process group, as a terminal and a scheduler send it."""
+    words = {
+        "dataset.repo_id": state_data,
+        "dataset.num_chunks": 2,
+        "dataset.cache_dir": tmp_path / "cache",
+        "policy.preset": "micro-state",
+        "policy.chunk_length": 4,
+        "screening.scorer": scorer,
+        "num_workers": 2,
+        "output_dir": tmp_path / "run",
+    }
+    arguments = [f"--{name}={value}" for name, value in words.items()]
+    printed = tmp_path / "stderr"
+    stage = {"quality": "scoring, draw 2 of 3", "heads": "screening: consequences"}[scorer]
+    process = processes.Process(target=worker.screen_and_signal_group, args=(arguments, stage, number, printed))
+    process.start()
+    process.join()
+    lines = printed.read_text().splitlines()
+    assert process.exitcode == 130, lines
+    assert lines[-2:] == [stage, "ptr: interrupted"]
+    assert not any("Traceback" in line for line in lines)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_unknown_scorer_is_refused():
+    with pytest.raises(ConfigError, match="is 'qualty'; did you mean 'quality'"):
+        ScreeningConfig(scorer="qualty")

@@ -8,7 +8,8 @@ import signal
 import sys
 from pathlib import Path
 
-from ptr_robot.train import loop, optimisation
+from ptr_robot.cli.main import main
+from ptr_robot.train import loop, optimisation, step_progress
 from ptr_robot.train.config import TrainConfig
 
 for heavy in ("accelerate", "timm", "transformers.optimization", "torch.utils.tensorboard", "pyarrow.parquet"):
@@ -35,6 +36,23 @@ def train_and_signal_self(config: TrainConfig, after_steps: int, number: signal.
 
     optimisation.Optimiser.step = step_then_signal
     train_and_exit(config)
+
+
+def screen_and_signal_group(arguments: list[str], stage: str, number: signal.Signals, printed: Path) -> None:
+    """``ptr train`` whose whole process group gets a signal in a stage of screening."""
+    _one_thread()
+    os.setpgrp()
+    os.dup2(os.open(printed, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+    tell = step_progress.ScreeningProgress.__call__
+
+    def tell_then_signal(self, name, share):
+        tell(self, name, share)
+        if name == stage:
+            os.killpg(0, number)
+
+    step_progress.ScreeningProgress.__call__ = tell_then_signal
+    sys.argv = ["ptr", "train", *arguments]
+    main()
 
 
 def train_as_rank(config: TrainConfig, rank: int, world_size: int, port: int) -> None:

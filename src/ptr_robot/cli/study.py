@@ -52,6 +52,14 @@ class TrainingChanges:
 
 
 @dataclass(frozen=True)
+class ScreeningChanges:
+    """Changes to how rows that screen do it."""
+
+    # quality: as ptr score does; heads: as version 0.1 did.
+    scorer: str | None = None
+
+
+@dataclass(frozen=True)
 class EvaluationChanges:
     """Changes to the study's evaluation."""
 
@@ -84,6 +92,7 @@ class StudyFlags:
     demonstrations: DemonstrationChanges = field(default_factory=DemonstrationChanges)
     policy: PolicyChanges = field(default_factory=PolicyChanges)
     training: TrainingChanges = field(default_factory=TrainingChanges)
+    screening: ScreeningChanges = field(default_factory=ScreeningChanges)
     evaluation: EvaluationChanges = field(default_factory=EvaluationChanges)
     # Processes, each with a cell of its own; by default one a core.
     num_workers: int | None = None

@@ -146,6 +146,11 @@ def with_looks(
             features.append(found)
             if report is not None:
                 report("looking at pictures", len(features) / len(records))
+    return add_looks(recordings, features, stride)
+
+
+def add_looks(recordings: Recordings, features: list[Features], stride: int) -> Recordings:
+    """Features of every ``stride``-th frame, in a few components that count like the state does."""
     looks = _scaled(_components(features), recordings.episodes, stride, recordings.chunk_length)
     episodes = tuple(
         replace(episode, looks=own, look_stride=stride) for episode, own in zip(recordings.episodes, looks, strict=True)

@@ -55,23 +55,30 @@ def read_recordings(
         actions.append(_join(columns, [action_key], record.length))
         records.append(record)
         tasks.append(index.tasks[int(columns["task_index"].reshape(-1)[0])])
+    recordings, instructions = scaled_recordings(states, actions, tasks, fps=index.fps, chunk_length=chunk_length)
+    return ReadDataset(recordings, tuple(records), instructions)
+
+
+def scaled_recordings(
+    states: Sequence[Vectors], actions: Sequence[Vectors], tasks: Sequence[str], *, fps: float, chunk_length: int
+) -> tuple[Recordings, tuple[str, ...]]:
+    """Episodes as they were recorded in the units that they are compared in, and the instructions by task number."""
     instructions = tuple(dict.fromkeys(tasks))
     numbers = {text: number for number, text in enumerate(instructions)}
-    (states, _), (actions, is_discrete) = _scaled(states, index.num_frames), _scaled(actions, index.num_frames)
+    (states, _), (actions, is_discrete) = _scaled(states), _scaled(actions)
     episodes = tuple(
         Recording(state, action, numbers[task]) for state, action, task in zip(states, actions, tasks, strict=True)
     )
-    recordings = Recordings(episodes, index.fps, chunk_length, is_smooth=~is_discrete)
-    return ReadDataset(recordings, tuple(records), instructions)
+    return Recordings(episodes, fps, chunk_length, is_smooth=~is_discrete), instructions
 
 
 def _join(columns: Columns, keys: Sequence[str], length: int) -> Vectors:  # (frames, D)
     return np.concatenate([columns[key].reshape(length, -1).astype(np.float32) for key in keys], axis=1)
 
 
-def _scaled(parts: list[Vectors], num_frames: int) -> tuple[list[Vectors], NDArray[np.bool_]]:
+def _scaled(parts: Sequence[Vectors]) -> tuple[list[Vectors], NDArray[np.bool_]]:
     """The 1st and 99th percentile at -1 and 1, without constant dimensions; and which of the rest have two values."""
-    running = RunningStatistics(parts[0].shape[1], num_frames)
+    running = RunningStatistics(parts[0].shape[1], sum(map(len, parts)))
     for part in parts:
         running.add(part.astype(np.float64))
     statistics = running.result()

@@ -99,6 +99,8 @@ class Trainer:
                     progress.say(f"resumed from {checkpoint}")
                 elif self.parts.preparation.summary is not None:
                     progress.say(self.parts.preparation.summary)
+                if checkpoint is None and self.parts.preparation.findings:
+                    self._write_scores(self.ledger.totals())  # what was decided, before anything is trained on it
                 exit_code = self._steps(stop, records, progress)
         finally:
             if records is not None:

@@ -16,6 +16,7 @@ from ptr_robot.errors import DataError, PTRError, require
 from ptr_robot.method.ptr.targets import EMATargetEncoder
 from ptr_robot.method.scoring.screen import MIN_KEPT_WEIGHT, Report, Screening, ScreeningConfig, Transitions, screen
 from ptr_robot.train.samples import SampleFacts, encode_frames, take_frames
+from ptr_robot.train.scored_episodes import score_sources
 from ptr_robot.train.step_progress import ScreeningProgress
 
 _SEGMENTS_AT_ONCE = 64
@@ -72,10 +73,24 @@ def screen_dataset(
     num_workers: int = 0,
     report: Report | None = None,
 ) -> Screening:
-    """Judge every episode of the run by the first chunks of segments that are spread evenly over it."""
+    """Judge every episode of the run, as ``ptr score`` does or by trained heads alone."""
     encoder = None
     if vision_tower is not None:
         encoder = EMATargetEncoder(vision_tower, num_prefix_tokens=num_prefix_tokens).to(device)
+    if config.scorer == "quality":
+        return _keep_of_each_source(score_sources(dataset, config, encoder, report), dataset, config.keep_share)
+    return _screen_by_heads(dataset, facts, config, encoder, num_workers, report)
+
+
+def _screen_by_heads(
+    dataset: SegmentDataset,
+    facts: SampleFacts,
+    config: ScreeningConfig,
+    encoder: EMATargetEncoder | None,
+    num_workers: int,
+    report: Report | None,
+) -> Screening:
+    """By the first chunks of segments that are spread evenly over every episode."""
     numbers = _numbers(dataset, config.max_chunks)
     blocks = [numbers[first : first + _SEGMENTS_AT_ONCE] for first in range(0, len(numbers), _SEGMENTS_AT_ONCE)]
     parts = []

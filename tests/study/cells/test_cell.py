@@ -92,7 +92,12 @@ def test_the_cell_is_known_by_its_settings(cells: dict[str, Cell]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "repeated"), [("base.POPULATIONS_VERSION", "robust"), ("screened.SCREENING_VERSION", "screened")]
+    ("name", "repeated"),
+    [
+        ("base.POPULATIONS_VERSION", "robust"),
+        ("screened.SCREENING_VERSION", "screened"),
+        ("screened.QUALITY_VERSION", "screened"),
+    ],
 )
 def test_results_of_another_version_are_run_again(name: str, repeated: str, monkeypatch: pytest.MonkeyPatch) -> None:
     training = TrainingSettings(steps=10)

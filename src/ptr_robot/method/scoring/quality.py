@@ -53,6 +53,7 @@ CHANNELS: tuple[Channel, ...] = (
     Instruction(),
 )
 CHANNEL_NAMES = tuple(channel.name for channel in CHANNELS)
+FEWEST_EPISODES = 4  # fewer cannot be compared with each other
 _INSTRUCTION = CHANNEL_NAMES.index("instruction")
 _SURE_ODDS = 3.0  # log odds against a given instruction, from which another one takes its place
 _SURE_POSTERIOR = 0.9
@@ -131,8 +132,11 @@ class Quality:
 
 def assess(recordings: Recordings, config: QualityConfig, report: Report | None = None) -> Quality:
     """Fit every channel under every seed, average, calibrate and combine."""
-    if len(recordings) < 4:
-        raise DataError(f"scoring compares episodes with each other and needs at least 4, there are {len(recordings)}")
+    if len(recordings) < FEWEST_EPISODES:
+        raise DataError(
+            f"scoring compares episodes with each other and needs at least {FEWEST_EPISODES}, there are "
+            f"{len(recordings)}"
+        )
     recordings = replace(recordings, num_folds=config.num_folds, chunk_length=config.chunk_length)
     given = recordings.tasks
     labels = given

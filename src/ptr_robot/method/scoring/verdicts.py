@@ -44,7 +44,7 @@ class ExpectedMistakes:
     faulty_kept: float
 
 
-def decide(quality: Quality, names: Sequence[str]) -> list[Verdict]:
+def decide(quality: Quality, names: Sequence[str], keep_share: float = KEEP_SHARE) -> list[Verdict]:
     """One verdict an episode; ``names`` are the instructions by task."""
     contributions = quality.combination.contributions(quality.scores)  # (E, C)
     threshold, evidence = quality.combination.threshold, quality.evidence
@@ -58,7 +58,7 @@ def decide(quality: Quality, names: Sequence[str]) -> list[Verdict]:
     could_be_rare = is_out & (hard < threshold) & ~is_corrected
     rare = _rare_reasons(quality, could_be_rare)
     is_rare = np.isin(np.arange(len(evidence)), list(rare))
-    kept_anyway = _kept_anyway(is_out & ~is_rare, evidence, given)
+    kept_anyway = _kept_anyway(is_out & ~is_rare, evidence, given, keep_share)
     scores, lows, highs = (
         quality.combination.false_exclusion(evidence + sign * 1.96 * quality.spread) for sign in (0, 1, -1)
     )
@@ -143,12 +143,14 @@ def _rare_reasons(quality: Quality, candidates: NDArray[np.bool_]) -> dict[int, 
     return rare
 
 
-def _kept_anyway(is_out: NDArray[np.bool_], evidence: Values, given: NDArray[np.int64]) -> NDArray[np.bool_]:  # (E,)
+def _kept_anyway(
+    is_out: NDArray[np.bool_], evidence: Values, given: NDArray[np.int64], keep_share: float
+) -> NDArray[np.bool_]:  # (E,)
     """The best of what would be dropped, where less than a share of a task would be left."""
     kept = np.zeros(len(is_out), dtype=np.bool_)
     for task in np.unique(given):
         rows = np.flatnonzero(given == task)
-        missing = math.ceil(KEEP_SHARE * len(rows)) - int((~is_out[rows]).sum())
+        missing = math.ceil(keep_share * len(rows)) - int((~is_out[rows]).sum())
         if missing > 0:
             out = rows[is_out[rows]]
             kept[out[np.argsort(evidence[out], kind="stable")[:missing]]] = True

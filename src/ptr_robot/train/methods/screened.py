@@ -14,6 +14,7 @@ from ptr_robot.data.segments.dataset import SegmentDataset
 from ptr_robot.errors import ConfigError, DataError
 from ptr_robot.method.ptr.config import PTRConfig
 from ptr_robot.method.scoring.config import SCREENING_VERSION
+from ptr_robot.method.scoring.quality import QUALITY_VERSION
 from ptr_robot.method.scoring.screen import Screening
 from ptr_robot.train.methods.base import BeforeTraining, EpisodeFinding, Preparation, TrainingMethod
 from ptr_robot.train.methods.registry import register_method
@@ -43,8 +44,8 @@ class Screened(TrainingMethod):
         return True
 
     def versions(self, ptr: PTRConfig) -> dict[str, Any]:  # noqa: ARG002
-        """That of screening."""
-        return {"screening_version": SCREENING_VERSION}
+        """Those of the two scorers."""
+        return {"screening_version": SCREENING_VERSION, "quality_version": QUALITY_VERSION}
 
     def prepare(self, run: BeforeTraining) -> Preparation:
         """Screen, or take what the run found when it began; the user's weights are factors on what is found."""
@@ -97,7 +98,7 @@ def check_screened(screening: Screening, dataset: SegmentDataset) -> None:
         for episode in source.index.episodes
     }
     is_known = set(screening.episode_ids.tolist()) <= episodes
-    if not is_known or int(screening.instructions.max()) >= len(dataset.task_ids):
+    if not is_known or any(task >= len(dataset.task_ids) for task in screening.instructions.tolist()):
         raise ConfigError(
             f"cannot resume the data: screening judged {len(screening.episode_ids)} episodes, not all of which are "
             "there now; give the dataset and the episodes that the run began with"
@@ -105,7 +106,7 @@ def check_screened(screening: Screening, dataset: SegmentDataset) -> None:
 
 
 def found_weights(screening: Screening, num_episodes: int) -> Tensor:  # (episodes,)
-    """A weight for every number of an episode; one for those too short to be judged."""
+    """A weight for every number of an episode; one for those that could not be judged."""
     weights = torch.ones(num_episodes)
     weights[screening.episode_ids] = screening.weights
     return weights
@@ -151,11 +152,16 @@ def describe_screening(screening: Screening, dataset: SegmentDataset) -> str:
         [names[number] for number in screening.episode_ids[chosen].tolist()]
         for chosen in (screening.weights == 0, screening.is_corrected)
     )
-    count = len(screening.episode_ids)
+    count, lighter = len(screening.episode_ids), int(((screening.weights > 0) & (screening.weights < 1)).sum())
     unjudged = sorted(names.keys() - set(screening.episode_ids.tolist()))
-    rest = f"; too short to be judged, and kept: {_listed([names[number] for number in unjudged])}" if unjudged else ""
+    rest = (
+        f"; too short or too few to be judged, and kept: {_listed([names[number] for number in unjudged])}"
+        if unjudged
+        else ""
+    )
     return (
-        f"screened {count} episodes: {count - len(left_out)} are kept, {_listed(left_out)} left out, "
+        f"screened {count} episodes: {count - lighter - len(left_out)} are kept in full, {lighter} weigh less, "
+        f"{_listed(left_out)} are out, "
         f"{_listed(corrected)} given another instruction{rest}"
     )
 

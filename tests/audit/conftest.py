@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ptr_robot.audit.score_files import EpisodeScore, FrameScores, Scores, write_scores
+from ptr_robot.audit.score_files import FrameScores, Scores, write_scores
 from ptr_robot.data.lerobot.index import DatasetIndex, open_index
+from ptr_robot.scorers.episode_rows import EpisodeRow
 from tests.train.datasets import record_dataset
 
 LENGTHS = (24, 30, 18, 26, 22)
@@ -22,7 +23,7 @@ def make_scores(index: DatasetIndex, verdicts: str = "kkfdk") -> Scores:
     for place, episode in enumerate(index.episodes):
         verdict = words[verdicts[place % len(verdicts)]]
         score = values[verdict]
-        rows[episode.episode_index] = EpisodeScore(
+        rows[episode.episode_index] = EpisodeRow(
             episode_index=episode.episode_index,
             score=score,
             low=max(0.0, score - 0.05),

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from ptr_robot.audit.report import write_report
+from ptr_robot.errors import DataError
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 FLAGS = (
@@ -102,8 +103,8 @@ def test_keys_move_open_mark_and_close(browser):
     assert "your mark" in browser.find_element("id", "card-2").text
 
 
-def test_marks_are_saved_as_a_file_that_the_commands_take(browser, scores, tmp_path):
-    from ptr_robot.audit.verdicts import read_verdicts
+def test_marks_are_saved_as_a_file_that_the_commands_take(browser, scores, index, tmp_path):
+    from ptr_robot.scorers.marks import read_marks
 
     press(browser, "j")
     press(browser, "xx")  # drop, then keep
@@ -114,7 +115,10 @@ def test_marks_are_saved_as_a_file_that_the_commands_take(browser, scores, tmp_p
         if list(tmp_path.glob("ptr_verdicts.json")):
             break
         time.sleep(0.1)
-    assert read_verdicts(tmp_path / "ptr_verdicts.json", scores.rows) == {3: "keep"}
+    file = tmp_path / "ptr_verdicts.json"
+    assert read_marks(file, scores.rows, index.total_frames) == {3: "keep"}
+    with pytest.raises(DataError, match="marks a dataset of"):
+        read_marks(file, scores.rows, index.total_frames + 1)
 
 
 def test_every_view_draws(browser):

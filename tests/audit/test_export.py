@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ptr_robot.audit.decisions import decide
 from ptr_robot.audit.export import export_dataset
-from ptr_robot.audit.verdicts import read_verdicts
 from ptr_robot.cli.main import run
 from ptr_robot.errors import ConfigError, DataError
+from ptr_robot.scorers.decisions import decide
+from ptr_robot.scorers.marks import read_marks
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -28,7 +28,7 @@ def test_stock_lerobot_reads_and_trains_on_what_is_exported(dataset, index, scor
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
     before = content(dataset)
-    done = export_dataset(index, scores, decide(scores), tmp_path / "out")
+    done = export_dataset(index, scores, decide(scores.rows), tmp_path / "out")
     assert content(dataset) == before
     copy = LeRobotDataset("owner/copy", root=done.dataset, delta_timestamps={"action": [0.0, 0.1]})
     source = LeRobotDataset("owner/source", root=dataset)
@@ -75,7 +75,7 @@ def test_a_v21_dataset_becomes_a_v30_copy(tmp_path):
     source = write_v21(tmp_path / "cubes")
     index = open_index(source)
     scores = make_scores(index, "kd")
-    done = export_dataset(index, scores, decide(scores), tmp_path / "out")
+    done = export_dataset(index, scores, decide(scores.rows), tmp_path / "out")
     copy = open_index(done.dataset)
     assert copy.version == "v3.0"
     assert [episode.length for episode in copy.episodes] == [index.episode(number).length for number in done.kept]
@@ -84,7 +84,7 @@ def test_a_v21_dataset_becomes_a_v30_copy(tmp_path):
 def test_marks_overrule_scores(index, scores, tmp_path):
     import pyarrow.parquet as parquet
 
-    decisions = decide(scores, marks(tmp_path, _0="drop", _3="keep"))
+    decisions = decide(scores.rows, read_marks(marks(tmp_path, _0="drop", _3="keep"), scores.rows))
     assert [number for number, decision in decisions.items() if decision.is_kept] == [1, 2, 3, 4]
     assert [number for number, decision in decisions.items() if decision.is_overruled] == [0, 3]
     done = export_dataset(index, scores, decisions, tmp_path / "out", copy_dataset=False)
@@ -99,17 +99,17 @@ def test_an_episode_whose_instruction_is_mended_stays(scores):
     import dataclasses
 
     row = dataclasses.replace(scores.rows[3], corrected_instruction="push the puck", weight_if_corrected=0.9)
-    decision = decide(dataclasses.replace(scores, rows={**scores.rows, 3: row}))[3]
+    decision = decide({**scores.rows, 3: row})[3]
     assert decision.is_kept
     assert decision.weight == 0.9
-    assert not decide(scores)[3].is_kept
+    assert not decide(scores.rows)[3].is_kept
 
 
 def test_flagged_episodes_can_be_dropped_too(scores):
-    assert decide(scores)[2].is_kept
-    assert not decide(scores, flagged="drop")[2].is_kept
+    assert decide(scores.rows)[2].is_kept
+    assert not decide(scores.rows, flagged="drop")[2].is_kept
     with pytest.raises(ConfigError, match="flagged is 'maybe'"):
-        decide(scores, flagged="maybe")
+        decide(scores.rows, flagged="maybe")
 
 
 def test_the_commands_are_lerobots_own(index, scores, tmp_path):
@@ -119,7 +119,7 @@ def test_the_commands_are_lerobots_own(index, scores, tmp_path):
     import draccus
     from lerobot.scripts.lerobot_edit_dataset import EditDatasetConfig
 
-    done = export_dataset(index, scores, decide(scores), tmp_path / "out", copy_dataset=False)
+    done = export_dataset(index, scores, decide(scores.rows), tmp_path / "out", copy_dataset=False)
     edits = [shlex.split(line)[1:] for line in done.commands if line.startswith("lerobot-edit-dataset")]
     parsed = [draccus.parse(EditDatasetConfig, args=words) for words in edits]
     assert [config.operation.type for config in parsed] == ["delete_episodes", "modify_tasks"]
@@ -133,7 +133,7 @@ def test_a_table_has_no_formulas(index, scores, tmp_path):
 
     row = dataclasses.replace(scores.rows[3], reason="=cmd|'/c calc'!A1")
     nasty = dataclasses.replace(scores, rows={**scores.rows, 3: row})
-    done = export_dataset(index, nasty, decide(nasty), tmp_path / "out", copy_dataset=False)
+    done = export_dataset(index, nasty, decide(nasty.rows), tmp_path / "out", copy_dataset=False)
     with (done.folder / "episodes.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["episode_index"] for row in rows] == ["0", "1", "2", "3", "4"]
@@ -155,17 +155,17 @@ def test_a_bad_file_of_marks_is_one_line(scores, tmp_path, text, message):
     file = tmp_path / "marks.json"
     file.write_text(text)
     with pytest.raises(DataError, match=message):
-        read_verdicts(file, scores.rows)
+        read_marks(file, scores.rows)
 
 
 def test_dropping_everything_or_writing_over_something_is_refused(index, scores, dataset, tmp_path):
-    all_dropped = decide(scores, marks(tmp_path, _0="drop", _1="drop", _2="drop", _4="drop"))
+    all_dropped = decide(scores.rows, dict.fromkeys((0, 1, 2, 4), "drop"))
     with pytest.raises(DataError, match="every episode would be dropped"):
         export_dataset(index, scores, all_dropped, tmp_path / "out")
     with pytest.raises(ConfigError, match="exists already"):
-        export_dataset(index, scores, decide(scores), tmp_path)
+        export_dataset(index, scores, decide(scores.rows), tmp_path)
     with pytest.raises(ConfigError, match="inside the dataset"):
-        export_dataset(index, scores, decide(scores), dataset / "out")
+        export_dataset(index, scores, decide(scores.rows), dataset / "out")
 
 
 def test_the_command(dataset, score_folder, tmp_path, capsys):

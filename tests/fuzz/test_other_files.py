@@ -11,12 +11,12 @@ import pytest
 import yaml
 from hypothesis import given
 
-from ptr_robot.audit.verdicts import read_verdicts
 from ptr_robot.cli.train import read_flags
 from ptr_robot.data.robots import read_robot
 from ptr_robot.envs.operators import read_operators
 from ptr_robot.eval.results import read_results
 from ptr_robot.policy.vla.registration import VLAChoice
+from ptr_robot.scorers.marks import read_marks
 from ptr_robot.study.spec.definition_file import read_study
 from ptr_robot.train.checkpoint import latest_checkpoint
 from ptr_robot.train.config import DatasetConfig, TrainConfig
@@ -35,7 +35,7 @@ SMALL_FILES = {
     "robot": (read_robot, yaml.safe_load(ROBOT.read_text()), "robot.yaml"),
     "operators": (read_operators, {"mine": {"description": "slow", "speed": 0.5}}, "operators.yaml"),
     "verdicts": (
-        lambda file: read_verdicts(file, {0: 1, 1: 1}),
+        lambda file: read_marks(file, {0: 1, 1: 1}),
         {"format": 1, "verdicts": {"1": "drop"}},
         "marks.json",
     ),

@@ -18,13 +18,13 @@ from pathlib import Path
 
 import numpy as np
 
-from ptr_robot.audit.decisions import Decision
 from ptr_robot.audit.score_files import Scores
 from ptr_robot.data.corruptions.base_dataset import check_source, open_source, silence
 from ptr_robot.data.lerobot.contents import DatasetIndex
 from ptr_robot.errors import ConfigError, DataError, require
 from ptr_robot.files import atomic_file
 from ptr_robot.scheduling import kept_scheduling
+from ptr_robot.scorers.decisions import Decision
 
 COMMANDS_FILE = "lerobot_commands.sh"
 EPISODES_FILE = "episodes.json"

@@ -17,6 +17,7 @@ from ptr_robot.data.inspect.motion import measure_motion
 from ptr_robot.data.lerobot.contents import DatasetIndex
 from ptr_robot.errors import DataError
 from ptr_robot.files import atomic_file
+from ptr_robot.scorers.episode_rows import EPISODES_FILE
 
 REPORT_FILE = "ptr_report.html"
 
@@ -77,7 +78,14 @@ def next_commands(index: DatasetIndex, folder: Path) -> list[tuple[str, str]]:
             "The same, with your marks",
             f"ptr export {dataset} --scores={scores} --verdicts=ptr_verdicts.json --output_dir=filtered",
         ),
-        ("Train on what is kept", f"ptr train --dataset.repo_id={dataset} --method=screened"),
+        (
+            "Train by these verdicts",
+            f"ptr train --dataset.repo_id={dataset} --verdicts={_quoted(folder / EPISODES_FILE)}",
+        ),
+        (
+            "The same, with your marks",
+            f"ptr train --dataset.repo_id={dataset} --verdicts={_quoted(folder / EPISODES_FILE)},ptr_verdicts.json",
+        ),
     ]
 
 

@@ -1,8 +1,4 @@
-"""The files that ``ptr score`` leaves: one row an episode, one row a frame, and a summary.
-
-Scores and evidence are calibrated values between 0 and 1: the share of good episodes of the task that look at least as
-bad. 1 is as usual, 0 is like no good episode; a channel that knows nothing has no value.
-"""
+"""The files that ``ptr score`` leaves: one row an episode, one row a frame, and a summary."""
 
 from __future__ import annotations
 
@@ -19,31 +15,12 @@ from numpy.typing import NDArray
 from ptr_robot.data.lerobot.metadata import read_parquet
 from ptr_robot.errors import DataError, require
 from ptr_robot.files import atomic_file
+from ptr_robot.scorers.episode_rows import EPISODES_FILE, EVIDENCE, TOTAL_FRAMES, EpisodeRow, read_episode_table
 from ptr_robot.text_files import read_json
 
-EPISODES_FILE = "ptr_episodes.parquet"
 FRAMES_FILE = "ptr_frames.parquet"
 SUMMARY_FILE = "ptr_score.json"
 FORMAT = 1
-VERDICTS = ("keep", "flag", "drop")
-EVIDENCE = "evidence_"  # before a channel's name
-_COLUMNS = ("episode_index", "score", "score_low", "score_high", "weight", "verdict", "reason", "corrected_instruction")
-
-
-@dataclass(frozen=True)
-class EpisodeScore:
-    """What is known of one episode."""
-
-    episode_index: int
-    score: float  # 0 to 1; NaN: it could not be scored
-    low: float
-    high: float
-    weight: float
-    verdict: str
-    reason: str  # in words; empty where nothing stands out
-    corrected_instruction: str | None = None
-    weight_if_corrected: float | None = None  # its weight under that instruction
-    evidence: Mapping[str, float] = field(default_factory=dict)  # by channel, 0 to 1
 
 
 @dataclass(frozen=True)
@@ -65,7 +42,7 @@ class FrameScores:
 class Scores:
     """Everything that a scoring found."""
 
-    rows: Mapping[int, EpisodeScore]  # by episode index
+    rows: Mapping[int, EpisodeRow]  # by episode index
     frames: FrameScores
     channels: Mapping[str, str]  # name to what it looks at, in words
     statements: Sequence[str] = ()  # what it expects to have got wrong, and other things to know
@@ -73,7 +50,7 @@ class Scores:
     settings: Mapping[str, Any] = field(default_factory=dict)
     dataset: Mapping[str, Any] = field(default_factory=dict)  # which dataset it was: place, episodes, frames
 
-    def row(self, episode_index: int) -> EpisodeScore:
+    def row(self, episode_index: int) -> EpisodeRow:
         """The episode's row; an episode without one was recorded after the scoring, or is of another dataset."""
         if episode_index not in self.rows:
             raise DataError(f"episode {episode_index} has no score; score the dataset again: ptr score DATASET")
@@ -117,9 +94,12 @@ def write_scores(folder: Path, scores: Scores) -> None:
         "frame_index": scores.frames.frame_index,
         **{EVIDENCE + name: values for name, values in scores.frames.evidence.items()},
     }
-    for name, columns in ((EPISODES_FILE, episodes), (FRAMES_FILE, frames)):
+    total = scores.dataset.get("total_frames")
+    about = {} if total is None else {TOTAL_FRAMES: str(total).encode()}
+    tables = {EPISODES_FILE: pa.table(episodes, metadata=about), FRAMES_FILE: pa.table(frames)}
+    for name, table in tables.items():
         with atomic_file(folder / name) as file:
-            parquet.write_table(pa.table(columns), file)
+            parquet.write_table(table, file)
     summary = {
         "format": FORMAT,
         "dataset": dict(scores.dataset),
@@ -135,13 +115,12 @@ def write_scores(folder: Path, scores: Scores) -> None:
 def read_scores(folder: Path) -> Scores:
     """Read what ``write_scores`` wrote; a damaged or foreign file is named."""
     summary = _read_summary(folder / SUMMARY_FILE)
-    episodes = _read_table(folder / EPISODES_FILE, _COLUMNS)
+    episodes = read_episode_table(folder / EPISODES_FILE)
     frames = _read_table(folder / FRAMES_FILE, ("index", "weight", "episode_index", "frame_index"))
     try:
-        rows = {int(row["episode_index"]): _row(row) for row in episodes.to_pylist()}
         columns = {name: frames.column(name).to_numpy() for name in frames.column_names}
         return Scores(
-            rows=rows,
+            rows=episodes.rows,
             frames=FrameScores(
                 index=columns["index"].astype(np.int64),
                 episode_index=columns["episode_index"].astype(np.int64),
@@ -161,29 +140,6 @@ def read_scores(folder: Path) -> Scores:
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"{folder}: the scores are damaged ({error}); score the dataset again") from error
-
-
-def _row(row: Mapping[str, Any]) -> EpisodeScore:
-    if row["verdict"] not in VERDICTS:
-        raise ValueError(f"verdict {row['verdict']!r}")
-    return EpisodeScore(
-        episode_index=int(row["episode_index"]),
-        score=_number(row["score"]),
-        low=_number(row["score_low"]),
-        high=_number(row["score_high"]),
-        weight=_number(row["weight"]),
-        verdict=row["verdict"],
-        reason=str(row["reason"] or ""),
-        corrected_instruction=row["corrected_instruction"],
-        weight_if_corrected=row.get("weight_if_corrected"),
-        evidence={
-            name.removeprefix(EVIDENCE): _number(value) for name, value in row.items() if name.startswith(EVIDENCE)
-        },
-    )
-
-
-def _number(value: Any) -> float:
-    return math.nan if value is None else float(value)
 
 
 def _read_table(file: Path, columns: Sequence[str]) -> Any:

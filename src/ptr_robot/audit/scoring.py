@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ptr_robot import __version__
-from ptr_robot.audit.score_files import EpisodeScore, FrameScores, Scores
+from ptr_robot.audit.score_files import FrameScores, Scores
 from ptr_robot.data.lerobot.contents import DatasetIndex
 from ptr_robot.errors import ConfigError, did_you_mean
 from ptr_robot.files import default_cache_dir
@@ -20,6 +20,7 @@ from ptr_robot.method.scoring.null_distribution import tail_probability
 from ptr_robot.method.scoring.quality import CHANNEL_NAMES, CHANNELS, QUALITY_VERSION, Quality, QualityConfig, assess
 from ptr_robot.method.scoring.recordings import Recordings
 from ptr_robot.method.scoring.verdicts import DROP, Verdict, decide, expected_mistakes
+from ptr_robot.scorers.episode_rows import EpisodeRow
 from ptr_robot.scorers.looks import NONE, open_tower, with_looks
 from ptr_robot.scorers.recordings import ReadDataset, read_recordings, state_keys_of
 
@@ -104,13 +105,13 @@ def _looked_at(
     return looked, [said] if said else [f"Pictures were looked at by {tower.name}."]
 
 
-def _rows(data: ReadDataset, quality: Quality, verdicts: Sequence[Verdict]) -> dict[int, EpisodeScore]:
+def _rows(data: ReadDataset, quality: Quality, verdicts: Sequence[Verdict]) -> dict[int, EpisodeRow]:
     degrees = quality.combination.degrees
     rows = {}
     for record, verdict, scores in zip(data.records, verdicts, quality.scores, strict=True):
         tails = tail_probability(scores, degrees)
         corrected = verdict.corrected_instruction
-        rows[record.episode_index] = EpisodeScore(
+        rows[record.episode_index] = EpisodeRow(
             episode_index=record.episode_index,
             score=verdict.score,
             low=verdict.score_low,
@@ -129,10 +130,10 @@ def _rows(data: ReadDataset, quality: Quality, verdicts: Sequence[Verdict]) -> d
     return rows
 
 
-def _unusable(index: DatasetIndex) -> dict[int, EpisodeScore]:
+def _unusable(index: DatasetIndex) -> dict[int, EpisodeRow]:
     """Episodes that cannot be read are out, and say why."""
     return {
-        problem.episode_index: EpisodeScore(
+        problem.episode_index: EpisodeRow(
             problem.episode_index, float("nan"), float("nan"), float("nan"), 0.0, DROP, f"cannot be read: {problem}"
         )
         for problem in index.left_out
@@ -176,7 +177,7 @@ def statements(quality: Quality, verdicts: Sequence[Verdict], checks: Sequence[C
     return said
 
 
-def counts(rows: Mapping[int, EpisodeScore]) -> dict[str, int]:
+def counts(rows: Mapping[int, EpisodeRow]) -> dict[str, int]:
     """Kept in full, weighing less, and out."""
     weights = [row.weight for row in rows.values()]
     return {

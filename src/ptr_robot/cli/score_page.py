@@ -6,9 +6,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from ptr_robot.audit.score_files import EpisodeScore, Scores
+from ptr_robot.audit.score_files import Scores
 from ptr_robot.audit.scoring import counts
 from ptr_robot.errors import require
+from ptr_robot.scorers.episode_rows import EpisodeRow
 
 MOST_NAMED = 12  # episodes that are listed one by one
 
@@ -28,7 +29,7 @@ def print_summary(scores: Scores, folder: Path, seconds: float) -> None:
     console.print(_plain(f"written to {folder}; look at them: ptr report {scores.dataset['root']}"), soft_wrap=True)
 
 
-def _reasons(rows: list[EpisodeScore]) -> list[str]:
+def _reasons(rows: list[EpisodeRow]) -> list[str]:
     """Dropped and flagged episodes, the worst first, each with its reason."""
     lines = []
     for verdict in ("drop", "flag"):
@@ -42,7 +43,7 @@ def _reasons(rows: list[EpisodeScore]) -> list[str]:
     return lines
 
 
-def _corrected(rows: list[EpisodeScore]) -> list[str]:
+def _corrected(rows: list[EpisodeRow]) -> list[str]:
     number = sum(row.corrected_instruction is not None for row in rows)
     return [f"{number} episodes follow another instruction than they have"] if number else []
 

@@ -20,6 +20,7 @@ from ptr_robot.method.scoring.screen import ScreeningConfig
 from ptr_robot.text_files import read_yaml
 from ptr_robot.train.config import TrainConfig, resolve, unread_setting
 from ptr_robot.train.config_file import CONFIG_FILE, flattened, merged
+from ptr_robot.train.given_verdicts import SCORES
 from ptr_robot.train.methods.registry import training_method
 
 # What a checkpoint would not fit, or would mean something else with.
@@ -81,6 +82,9 @@ def _check_groups(config: TrainConfig, arguments: Sequence[str]) -> None:
     if (not does_screen or config.resume) and (words := _words(arguments, "--screening.")):
         why = "the run was screened when it began" if does_screen else f"the method {config.method!r} does not screen"
         raise ConfigError(f"{words[0]} would change nothing: {why}; take it out")
+    has_scores = any(Path(file).suffix.lower() == SCORES for file in config.verdicts)
+    if has_scores and (words := _words(arguments, "--screening.")):
+        raise ConfigError(f"{words[0]} would change nothing: the verdicts bring their scores; take it out")
     if not does_screen and config.screening != ScreeningConfig():
         raise ConfigError(f"the file's screening would change nothing: the method {config.method!r} does not screen")
 

@@ -19,6 +19,7 @@ from ptr_robot.method.ptr.targets import EMATargetEncoder
 from ptr_robot.policy.interface import Policy
 from ptr_robot.train.checkpoint import PRETRAINED, STATE
 from ptr_robot.train.config import RunPlan
+from ptr_robot.train.given_verdicts import read_given_verdicts
 from ptr_robot.train.methods.base import BeforeTraining, Preparation
 from ptr_robot.train.methods.registry import training_method
 from ptr_robot.train.module import TrainingModule
@@ -68,9 +69,13 @@ def build_parts(
     policy.check_instructions(text for source in everything.sources for text in source.index.tasks.values())
     method = training_method(config.method)
     saved_state = checkpoint / STATE if checkpoint else None
-    preparation = method.prepare(
-        BeforeTraining(config, everything, policy, saved_state, device=device, rank=rank, world_size=world_size)
+    verdicts = read_given_verdicts(config.verdicts, everything)
+    before = BeforeTraining(
+        config, everything, policy, verdicts, saved_state, device=device, rank=rank, world_size=world_size
     )
+    preparation = method.prepare(before)
+    if verdicts is not None:
+        preparation = verdicts.applied_to(preparation, everything.sources[0].index, before.given_weights())
     is_drawn, given = plan.ptr.weights.apply == "sampler", preparation.episode_weights
     if is_drawn:
         check_has_weights(plan, given)
@@ -93,7 +98,7 @@ def check_has_weights(plan: RunPlan, given: Tensor | None) -> None:
     if given is None and not plan.ptr.scorer.enabled:
         raise ConfigError(
             f"weights.apply is sampler, and the method {plan.config.method!r} has no weights; give "
-            "dataset.episode_weights, or choose a method that finds weights"
+            "dataset.episode_weights or verdicts, or choose a method that finds weights"
         )
 
 

@@ -160,6 +160,8 @@ class TrainConfig:
     method: str = "screened"
     # Changes to the method's settings; by default none.
     ptr: PTRConfig | None = None
+    # Verdicts to train by: ptr_episodes.parquet of ptr score, marks saved from the report (JSON), or one of each.
+    verdicts: list[str] = field(default_factory=list)
     weights: WeightsConfig = field(default_factory=WeightsConfig)
     # How the method screened scores episodes before the first step.
     screening: ScreeningConfig = field(default_factory=ScreeningConfig)

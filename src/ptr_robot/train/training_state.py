@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ptr_robot.data.segments.loader import SegmentLoader
 from ptr_robot.errors import DataError, PTRError
+from ptr_robot.files import fingerprint
 from ptr_robot.policy.policy_files import load_weights
 from ptr_robot.text_files import read_json_object
 from ptr_robot.train.episode_records import EpisodeLedger
@@ -68,6 +69,7 @@ class TrainingState:
             "scheduler": optimiser.schedule.state_dict(),
             "loader": self.loader.state_dict(),
             "episode_weights": self._episode_weights(),
+            "instructions": self._instructions(),
         }
         (folder / STATE_FILE).write_text(json.dumps(record, indent=2) + "\n")
 
@@ -86,8 +88,13 @@ class TrainingState:
         weights = self._episode_weights()
         if record.get("episode_weights", record.get("prior_weights", weights)) != weights:  # the latter: version 0.1
             raise DataError(
-                "the run was begun with other weights of episodes; bring the file that dataset.episode_weights named "
-                "back as it was, or start another run"
+                "the run was begun with other weights of episodes; bring the file that dataset.episode_weights or "
+                "verdicts named back as it was, or start another run"
+            )
+        if record.get("instructions", self._instructions()) != self._instructions():
+            raise DataError(
+                "the run was begun with other corrected instructions; bring the file that verdicts named back as it "
+                "was, or start another run"
             )
         self._read_ptr(folder / PTR_FILE)
         load_adam(self.optimiser, read_tensors(folder / OPTIMISER_FILE), folder / OPTIMISER_FILE)
@@ -112,6 +119,10 @@ class TrainingState:
         if facts is None or facts.episode_weights is None:
             return None
         return hashlib.sha256(facts.episode_weights.cpu().numpy().tobytes()).hexdigest()
+
+    def _instructions(self) -> str:
+        """A digest of those that stand in the place of recorded ones."""
+        return fingerprint(sorted(self.preparation.instructions.items()))
 
 
 def read_state(folder: Path) -> dict[str, Any]:

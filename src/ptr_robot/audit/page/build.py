@@ -186,6 +186,7 @@ def build_page(
     cards = builder.cards(films)
     page = Page(
         title=index.root.name,
+        total_frames=index.total_frames,
         facts=_facts(index),
         counts=_counts(cards),
         statements=[*_warnings(index), *scores.statements],

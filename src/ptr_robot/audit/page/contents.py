@@ -89,6 +89,7 @@ class Page:
     confusions: Sequence[tuple[str, str, int]] = ()  # given instruction, fitting instruction, episodes
     training: Mapping[str, Any] | None = None
     fps: float = 0.0
+    total_frames: int = 0  # by which marks know their dataset
     commands: Sequence[tuple[str, str]] = ()  # what to type now: words and command
     extra: Mapping[str, Any] = field(default_factory=dict)
 

@@ -23,6 +23,7 @@ from ptr_robot.train.episode_weights import read_episode_weights
 
 if TYPE_CHECKING:
     from ptr_robot.train.config import TrainConfig
+    from ptr_robot.train.given_verdicts import GivenVerdicts
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class BeforeTraining:
     config: TrainConfig
     dataset: SegmentDataset
     policy: Policy  # as it starts
+    verdicts: GivenVerdicts | None = None  # that come before what the method would decide
     saved_state: Path | None = None  # the training_state folder of the checkpoint that a resumed run goes on from
     device: torch.device | str = "cpu"
     rank: int = 0

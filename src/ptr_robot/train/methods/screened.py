@@ -50,6 +50,8 @@ class Screened(TrainingMethod):
     def prepare(self, run: BeforeTraining) -> Preparation:
         """Screen, or take what the run found when it began; the user's weights are factors on what is found."""
         given = run.given_weights()
+        if run.verdicts is not None and run.verdicts.has_scores:
+            return Preparation(episode_weights=given, findings=run.verdicts.findings)
         screening = read_screening(run.saved_state) if run.saved_state else None
         screening = screening or screen_once(
             run.dataset,
@@ -76,7 +78,8 @@ class Screened(TrainingMethod):
 
     def save_state(self, preparation: Preparation, folder: Path) -> None:
         """A resumed run goes on with the episodes it began with, whatever screening would find now."""
-        save_tensors(dict(preparation.state), folder / SCREENING_FILE)
+        if preparation.state:  # nothing was screened where the verdicts are given
+            save_tensors(dict(preparation.state), folder / SCREENING_FILE)
 
 
 def read_screening(folder: Path) -> Screening | None:

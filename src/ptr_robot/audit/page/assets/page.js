@@ -54,7 +54,7 @@
   }
   const nextMark = (card) => MARKS[(MARKS.indexOf(marks[card.episode_index] || null) + 1) % MARKS.length];
   function saveMarks() {
-    const verdicts = { format: 1, dataset: page.title, verdicts: marks };
+    const verdicts = { format: 1, dataset: page.title, total_frames: page.total_frames, verdicts: marks };
     const url = URL.createObjectURL(new Blob([JSON.stringify(verdicts, null, 2) + "\n"], { type: "application/json" }));
     const link = make("a", { href: url, download: "ptr_verdicts.json" });
     link.click();

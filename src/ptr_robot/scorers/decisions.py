@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from ptr_robot.audit.score_files import Scores
-from ptr_robot.audit.verdicts import read_verdicts
 from ptr_robot.errors import ConfigError
+from ptr_robot.scorers.episode_rows import EpisodeRow
 
 FLAGGED = ("keep", "drop")
 
@@ -26,16 +24,18 @@ class Decision:
     corrected_instruction: str | None
 
 
-def decide(scores: Scores, verdicts: Path | None = None, flagged: str = "keep") -> dict[int, Decision]:
+def decide(
+    rows: Mapping[int, EpisodeRow], marks: Mapping[int, str] | None = None, flagged: str = "keep"
+) -> dict[int, Decision]:
     """The person's marks over the tool's verdicts; ``flagged`` says what becomes of episodes to look at.
 
     An episode whose only fault is its instruction stays, with the instruction that its motion follows.
     """
     if flagged not in FLAGGED:
         raise ConfigError(f"flagged is {flagged!r}; it must be one of: {', '.join(FLAGGED)}")
-    marks: Mapping[int, str] = read_verdicts(verdicts, scores.rows) if verdicts is not None else {}
+    marks = marks or {}
     decisions = {}
-    for number, row in sorted(scores.rows.items()):
+    for number, row in sorted(rows.items()):
         is_mended = row.corrected_instruction is not None and bool(row.weight_if_corrected)
         verdict = marks.get(number, "keep" if is_mended and row.verdict == "drop" else row.verdict)
         is_kept = verdict == "keep" or (verdict == "flag" and flagged == "keep")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container
 from pathlib import Path
-from typing import Any
 
 from ptr_robot.errors import DataError
 from ptr_robot.text_files import read_json
@@ -13,8 +12,11 @@ FORMAT = 1
 MARKS = ("keep", "drop")
 
 
-def read_verdicts(file: Path, known: Mapping[int, Any]) -> dict[int, str]:
-    """``{"format": 1, "verdicts": {"12": "drop"}}`` as marks by episode index, each of an episode that is ``known``."""
+def read_marks(file: Path, known: Container[int], total_frames: int | None = None) -> dict[int, str]:
+    """``{"format": 1, "verdicts": {"12": "drop"}}`` as marks by episode index, each of an episode that is ``known``.
+
+    Where the file says how many frames its dataset has, as the report's does, they must be ``total_frames``.
+    """
     try:
         entries = read_json(file, "save the marks again from the report")
     except (OSError, ValueError, RecursionError) as error:
@@ -26,6 +28,11 @@ def read_verdicts(file: Path, known: Mapping[int, Any]) -> dict[int, str]:
     ):
         raise DataError(
             f'{file} is no file of marks; it looks like {{"format": {FORMAT}, "verdicts": {{"12": "drop"}}}}'
+        )
+    if total_frames is not None and entries.get("total_frames", total_frames) != total_frames:
+        raise DataError(
+            f"{file} marks a dataset of {str(entries['total_frames'])[:20]} frames, and this one has {total_frames}; "
+            "is it another's file, or from before this one changed?"
         )
     marks = {}
     for name, mark in entries["verdicts"].items():

@@ -111,9 +111,10 @@ def _scores(file: Path, index: DatasetIndex) -> dict[int, EpisodeRow]:
         row = table.rows.get(episode.episode_index)
         if row is None:
             raise DataError(f"{file} has no episode {episode.episode_index}, which {index.root} has; {foreign}")
-        if row.corrected_instruction not in (None, *texts):
+        corrected = row.corrected_instruction
+        if corrected is not None and corrected not in texts:
             raise DataError(
-                f"{file} gives episode {episode.episode_index} the instruction {row.corrected_instruction[:80]!r}, "
+                f"{file} gives episode {episode.episode_index} the instruction {corrected[:80]!r}, "
                 f"which {index.root} does not have; {foreign}"
             )
         has_one = len(episode.tasks) == 1  # an episode with several instructions keeps them

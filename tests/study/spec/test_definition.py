@@ -207,7 +207,7 @@ def test_every_control_is_a_row() -> None:
 def test_a_scale_stands_in_place_of_the_files_values() -> None:
     full, smoke = read_study("demo"), read_study("demo", scale="smoke")
     assert read_study("demo", scale="full") == full
-    assert (smoke.training.steps, smoke.screening.steps) == (6, 8)
+    assert (smoke.training.steps, smoke.evaluation.episodes) == (6, 2)
     assert (smoke.policy, smoke.methods) == (full.policy, full.methods)
     assert read_study("demo", {"training": {"steps": 4}}, "smoke").training.steps == 4
     with pytest.raises(ConfigError, match="demo has no scale 'smok'; did you mean 'smoke'"):

@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# LeRobot 0.4 is the newest below Python 3.12, 0.6 needs 3.12: the tested versions of all packages differ.
+CONSTRAINTS := $(shell $(firstword $(wildcard $(BIN)/python) $(PYTHON)) -c 'import sys; print("constraints-py312.txt" if sys.version_info >= (3, 12) else "constraints.txt")')
 DATA ?= ../shared/data
 
 # Tests that need the real G1 demonstrations find them here; without the folder they say why they are skipped.
@@ -39,11 +41,11 @@ system:
 	@bash scripts/system_packages.sh
 
 # openpi-client, which ptr serve is tested with, asks for an older NumPy than it needs.
-$(STAMP): pyproject.toml constraints.txt plugins/lerobot_policy_ptr/pyproject.toml
+$(STAMP): pyproject.toml $(CONSTRAINTS) plugins/lerobot_policy_ptr/pyproject.toml
 	@echo "Installing into $(VENV) (several GB on the first run: PyTorch brings its GPU libraries)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv -c constraints.txt
-	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[all,dev]' -e plugins/lerobot_policy_ptr
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv -c $(CONSTRAINTS)
+	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c $(CONSTRAINTS) -e '.[all,dev]' -e plugins/lerobot_policy_ptr
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps openpi-client==0.1.2
 	@touch $@
 
@@ -71,7 +73,7 @@ demo: install
 
 # robosuite asks for opencv-python, whose files would overwrite those of LeRobot's opencv-python-headless.
 libero: install
-	@CMAKE_POLICY_VERSION_MINIMUM=3.5 $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt \
+	@CMAKE_POLICY_VERSION_MINIMUM=3.5 $(BIN)/uv pip install --quiet --python $(BIN)/python -c $(CONSTRAINTS) \
 		--override scripts/libero_overrides.txt -e '.[libero]'
 	@HF_HUB_OFFLINE=$(if $(DOWNLOAD),0,1) $(BIN)/python -m ptr_robot.envs.libero.prepare $(if $(DOWNLOAD),--download)
 

@@ -31,6 +31,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from ptr_robot.data.config import DataConfig, SourceConfig
+from ptr_robot.data.lerobot.compat import convert_v21
 from ptr_robot.data.lerobot.index import open_index
 from ptr_robot.data.segments.loader import SegmentLoader, make_loader
 
@@ -58,11 +59,9 @@ def convert(dataset: Path, folder: Path) -> Path:
     """A v3.0 copy of a v2.1 dataset by LeRobot's converter; a v3.0 dataset as it is."""
     if open_index(dataset).version == "v3.0":
         return dataset
-    from lerobot.datasets.v30.convert_dataset_v21_to_v30 import convert_dataset
-
     shutil.copytree(dataset, folder / "owner" / "set", copy_function=shutil.copyfile)
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        convert_dataset("owner/set", root=folder, push_to_hub=False)
+        convert_v21(folder / "owner" / "set")
     return folder / "owner" / "set"
 
 

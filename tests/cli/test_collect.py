@@ -18,7 +18,7 @@ def test_help_explains_every_flag(capsys):
     names = list(flag_names(CollectConfig))
     for name in names:
         is_group = any(other.startswith(f"{name}.") for other in names)
-        assert is_group or re.search(rf" --{re.escape(name)} \[?\w+\]? \w", text), name
+        assert is_group or re.search(rf" --{re.escape(name)} \S+ \w", text), name
 
 
 def test_lengths_are_matched_by_the_command_as_by_the_library():

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ptr_robot.data.lerobot.compat import convert_v21
+
 from .corruptions.corrupted_sets import corrupted as corrupted  # fixtures of the tests of corruption
 from .corruptions.corrupted_sets import source as source
 from .v21_writer import write_v21
@@ -31,10 +33,8 @@ def own_v21(v21, tmp_path) -> Path:
 
 def convert(source: Path, folder: Path) -> Path:
     """A v3.0 copy by LeRobot's own converter."""
-    from lerobot.datasets.v30.convert_dataset_v21_to_v30 import convert_dataset
-
     shutil.copytree(source, folder / "owner" / source.name, copy_function=shutil.copyfile)
-    convert_dataset(f"owner/{source.name}", root=folder, push_to_hub=False)
+    convert_v21(folder / "owner" / source.name)
     return folder / "owner" / source.name
 
 

@@ -16,10 +16,11 @@ import torchvision
 from lerobot.configs.types import FeatureType, PolicyFeature
 from lerobot.policies.factory import get_policy_class, make_policy_config
 
-from ptr_robot.lerobot import configuration_ptr  # noqa: F401  (registers the types)
-from ptr_robot.lerobot.compat import lerobot_version
+from ptr_robot.data.lerobot.compat import is_lerobot06
+from ptr_robot.lerobot import configuration_ptr, configuration_ptr_pi  # noqa: F401  (register the types)
 from ptr_robot.lerobot.settings import PTRSettings
 from ptr_robot.method import BeliefConfig, ScorerConfig, WeightConfig
+from tests.lerobot.tiny_paligemma import IMAGE_SIZE, shrink_pi
 from tests.lerobot.tiny_smolvlm import WORDS, write_tiny_smolvlm
 
 
@@ -68,6 +69,14 @@ SMOLVLA_SIZES = {
     "num_steps": 2,
     "load_vlm_weights": False,
 }
+PI_SIZES = {
+    "chunk_size": 6,
+    "n_action_steps": 6,
+    "max_state_dim": 8,
+    "max_action_dim": 4,
+    "image_resolution": (IMAGE_SIZE, IMAGE_SIZE),
+    "num_inference_steps": 2,
+}
 
 
 @dataclass(frozen=True)
@@ -97,12 +106,27 @@ SMOLVLA = Kind(
     6,
     "encoder.layers.1",
     "layers.2",
-    base_masks_padding=lerobot_version() >= (0, 6),
+    base_masks_padding=is_lerobot06(),
     needs_vlm=True,
 )
 BELIEVING_SMOLVLA = dataclasses.replace(SMOLVLA, changes={"belief": BeliefConfig(num_tokens=2)})
 VLA = Kind("ptr_vla", None, {"chunk_size": 6, "n_action_steps": 6}, 6, "model.blocks.1", "blocks.2")
-KINDS = [ACT, ACT_NO_VAE, DIFFUSION, SMOLVLA]
+PI0 = Kind(
+    "ptr_pi0",
+    "pi0",
+    PI_SIZES,
+    6,
+    "vision_model.encoder.layers.1",
+    "layers.2",
+    sees_padding=True,
+    base_masks_padding=False,
+)
+PI05 = dataclasses.replace(PI0, type="ptr_pi05", base="pi05")
+PIS = [PI0, PI05] if is_lerobot06() else []
+KINDS = [ACT, ACT_NO_VAE, DIFFUSION, SMOLVLA, *PIS]
+NAMES = ["act", "act without VAE", "diffusion", "smolvla", *(kind.base for kind in PIS)]
+if PIS:
+    shrink_pi()
 _MADE: dict[tuple[str, str], Any] = {}
 
 
@@ -180,7 +204,7 @@ def make_batch(kind: Kind, config: Any, *, seed: int = 0, padded: bool = True) -
         "task_index": torch.zeros(BATCH, dtype=torch.int64),
         "task": ["push the puck"] * BATCH,
         "observation.language.tokens": torch.randint(8, 8 + len(WORDS), (BATCH, 3), generator=generator),
-        "observation.language.attention_mask": torch.tensor([[True, True, True], [True, True, False]] * 2),
+        "observation.language.attention_mask": torch.tensor([[True, True, True], [True, True, False]] * (BATCH // 2)),
     }
 
 

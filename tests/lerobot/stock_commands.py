@@ -44,6 +44,15 @@ SMALL_SMOLVLA = (
     "--policy.num_vlm_layers=2",
     "--policy.num_steps=2",
 )
+SMALL_PI = (
+    "--policy.chunk_size=6",
+    "--policy.n_action_steps=6",
+    "--policy.max_state_dim=8",
+    "--policy.max_action_dim=4",
+    "--policy.image_resolution=[28,28]",
+    "--policy.num_inference_steps=2",
+    "--policy.tokenizer_max_length=24",
+)
 SMALL_PTR = ("--policy.ptr.weights.warmup_steps=1", "--policy.ptr.scorer.hidden_dim=16")
 EVERY_RUN = (
     "--policy.device=cpu",

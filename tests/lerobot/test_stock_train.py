@@ -12,16 +12,18 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.lerobot.small_policies import tiny_vlm
+from tests.lerobot.small_policies import PIS, tiny_vlm
 from tests.lerobot.stock_commands import (
     SMALL_ACT,
     SMALL_DIFFUSION,
+    SMALL_PI,
     SMALL_PTR,
     SMALL_SMOLVLA,
     load,
     train,
     train_flags,
 )
+from tests.lerobot.tiny_paligemma import write_tokenizer
 
 try:
     importlib.metadata.distribution("lerobot_policy_ptr")
@@ -41,11 +43,18 @@ def small(kind: str) -> tuple[str, ...]:
         "ptr_diffusion": (*SMALL_DIFFUSION, TINY_RESNET),
         "ptr_vla": ("--policy.type=ptr_vla", "--policy.chunk_size=6", "--policy.n_action_steps=6"),
         "ptr_smolvla": (*SMALL_SMOLVLA, f"--policy.vlm_model_name={tiny_vlm()}"),
+        "ptr_pi0": ("--policy.type=ptr_pi0", *SMALL_PI),
+        "ptr_pi05": ("--policy.type=ptr_pi05", *SMALL_PI),
     }[kind]
 
 
-@pytest.mark.parametrize("kind", ["ptr_act", "ptr_diffusion", "ptr_smolvla", "ptr_vla"])
+@pytest.mark.parametrize(
+    "kind", ["ptr_act", "ptr_diffusion", "ptr_smolvla", "ptr_vla", *(["ptr_pi0", "ptr_pi05"] if PIS else [])]
+)
 def test_trains_saves_and_acts(kind, dataset, tmp_path, monkeypatch):
+    if "pi" in kind:
+        write_tokenizer(tmp_path)
+        monkeypatch.chdir(tmp_path)
     output = tmp_path / "run"
     train(monkeypatch, train_flags(dataset, output, *small(kind), *SMALL_PTR))
     folder = output / "checkpoints" / "000002" / "pretrained_model"

@@ -16,6 +16,7 @@ from tests.lerobot.small_policies import (
     BELIEVING_SMOLVLA,
     CAMERA,
     KINDS,
+    NAMES,
     SIDE,
     STATE,
     VLA,
@@ -26,10 +27,8 @@ from tests.lerobot.small_policies import (
 )
 
 PLAIN = {"scorer": ScorerConfig(enabled=False), "weights": WeightConfig(alpha=0.0, warmup_steps=0)}
-every_kind = pytest.mark.parametrize("kind", KINDS, ids=["act", "act without VAE", "diffusion", "smolvla"])
-every_tap = pytest.mark.parametrize(
-    "kind", [*KINDS, BELIEVING_SMOLVLA, VLA], ids=["act", "act without VAE", "diffusion", "smolvla", "belief", "vla"]
-)
+every_kind = pytest.mark.parametrize("kind", KINDS, ids=NAMES)
+every_tap = pytest.mark.parametrize("kind", [*KINDS, BELIEVING_SMOLVLA, VLA], ids=[*NAMES, "belief", "vla"])
 
 
 def tapped(policy, batch) -> tuple[ChunkForward, torch.Tensor]:

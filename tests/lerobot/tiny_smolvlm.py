@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 SPECIAL = {
     "fake_image_token": "<fake_token_around_image>",
@@ -14,8 +15,10 @@ WORDS = ("push", "the", "puck", "open", "drawer", "pick", "bottle")
 IMAGE_SIZE = 32
 
 
-def write_tiny_smolvlm(folder: Path) -> Path:
-    """Config, WordLevel tokenizer and processors; the policy draws the weights itself."""
+def write_tiny_smolvlm(
+    folder: Path, text: dict[str, Any] | None = None, vision: dict[str, Any] | None = None, scale_factor: int = 2
+) -> Path:
+    """Config, WordLevel tokenizer and processors; the policy draws the weights itself. Sizes may be others."""
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel
     from tokenizers.pre_tokenizers import Whitespace
@@ -45,11 +48,17 @@ def write_tiny_smolvlm(folder: Path) -> Path:
         video_processor=SmolVLMVideoProcessor(size=size, max_image_size=size),
         image_seq_len=4,
     )
-    text = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
-    text |= {"num_key_value_heads": 1, "head_dim": 32, "vocab_size": len(names), "model_type": "llama"}
-    vision = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 4, "num_attention_heads": 2}
-    vision |= {"image_size": IMAGE_SIZE, "patch_size": 8}
-    config = SmolVLMConfig(text_config=text, vision_config=vision, scale_factor=2, pad_token_id=1, image_token_id=5)
+    small_text = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    small_text |= {"num_key_value_heads": 1, "head_dim": 32, "vocab_size": len(names), "model_type": "llama"}
+    small_vision = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 4, "num_attention_heads": 2}
+    small_vision |= {"image_size": IMAGE_SIZE, "patch_size": 8}
+    config = SmolVLMConfig(
+        text_config=text or small_text,
+        vision_config=vision or small_vision,
+        scale_factor=scale_factor,
+        pad_token_id=1,
+        image_token_id=5,
+    )
     config.save_pretrained(folder)
     processor.save_pretrained(folder)
     return folder

@@ -63,9 +63,10 @@ def _policy_of_file(path: str | None) -> dict[str, Any]:
 def _train_config_with(kind: PolicyType) -> type[TrainConfig]:
     """``TrainConfig`` whose policy has the flags of one type; help finds its comments by the class's name."""
     own = vars(TrainConfig)
-    namespace = {name: own[name] for name in ("__module__", "__doc__", "__firstlineno__") if name in own}
+    namespace = {name: own[name] for name in ("__doc__", "__firstlineno__") if name in own}
     policy = ("policy", kind.choice, dataclasses.field(default_factory=kind.choice))
     made: type[TrainConfig] = dataclasses.make_dataclass(
         TrainConfig.__name__, [policy], bases=(TrainConfig,), namespace=namespace, frozen=True
     )
+    made.__module__ = TrainConfig.__module__  # from Python 3.12 on it is that of the caller
     return made

@@ -26,6 +26,7 @@ from ptr_robot.lerobot.window import Batch, Layout, Window
 from ptr_robot.method import PTR, BeliefConfig, ChunkForward, EMATargetEncoder, PTROutput, Samples
 
 STATE = "observation.state"
+PTR_MODULE = "ptr"
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class PTRPolicyMixin:
     """Comes before the base policy in a class's bases; says in five methods where that policy is tapped."""
 
     takes_belief: ClassVar[bool] = False
+    tower_takes_any_size: ClassVar[bool] = True  # so that targets may be made of smaller images
     base_name: ClassVar[str]  # as a user calls the base policy
     config: Any
     ptr: PTRHeads
@@ -194,6 +196,26 @@ class PTRPolicyMixin:
         rate = {} if self.config.ptr.lr is None else {"lr": self.config.ptr.lr}
         return [*groups, {"params": own, **rate}] if own else groups
 
+    def _validate_peft_config(self, peft_config: Any) -> None:
+        """As LeRobot's; and PTR's heads, which PEFT would freeze, are trained and saved whole, without adapters."""
+        super()._validate_peft_config(peft_config)  # type: ignore[misc]
+        peft_config.modules_to_save = [*(peft_config.modules_to_save or []), PTR_MODULE]
+        if getattr(peft_config, "exclude_modules", None) is None:
+            peft_config.exclude_modules = rf"{PTR_MODULE}\..*"
+
+    def wrap_with_peft(self, *arguments: Any, **options: Any) -> Any:
+        """As LeRobot's; the EMA tower goes on without gradients."""
+        wrapped = super().wrap_with_peft(*arguments, **options)  # type: ignore[misc]
+        encoder = self.ptr.method.target_encoder
+        if encoder is not None:
+            encoder.requires_grad_(False)
+            if any(parameter.requires_grad for parameter in self._vision_tower().parameters()):
+                raise ConfigError(
+                    "the adapters' target_modules reach into the vision tower, whose EMA copy has no place for them; "
+                    "name those of the language model and the action expert alone (--peft.target_modules)"
+                )
+        return wrapped
+
     @classmethod
     def _load_as_safetensor(cls, model: Any, model_file: str, map_location: str, strict: bool) -> Any:  # noqa: ARG003
         """As LeRobot's, but a checkpoint without PTR is PTR's fresh start and no list of missing keys."""
@@ -247,11 +269,12 @@ class PTRPolicyMixin:
 
     def _features(self, frame: Batch) -> Tensor:  # (B, Dy)
         """The mean over the cameras that a sample has."""
-        pixels = self.config.ptr.target_pixels
         sums, shares = [], []
         for images, mask in self._views(frame):
             share = torch.ones(len(images), 1, device=images.device) if mask is None else mask.float().unsqueeze(1)
-            sums.append(share * self.ptr.method.encode(shrink(images, pixels).unsqueeze(1)))
+            if self.tower_takes_any_size:
+                images = shrink(images, self.config.ptr.target_pixels)
+            sums.append(share * self.ptr.method.encode(images.unsqueeze(1)))
             shares.append(share)
         return torch.stack(sums).sum(dim=0) / torch.stack(shares).sum(dim=0).clamp_min(1)
 

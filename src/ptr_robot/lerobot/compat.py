@@ -1,29 +1,22 @@
-"""What differs between the LeRobot versions that one source serves (0.4 and 0.6); nothing else asks for a version."""
+"""How policies and samplers of LeRobot 0.4 and 0.6 differ; ``ptr_robot.data.lerobot.compat`` has where files moved."""
 
 from __future__ import annotations
 
-import functools
-import importlib.metadata
 import logging
 from collections.abc import Sequence
 from typing import Any
 
-
-@functools.cache
-def lerobot_version() -> tuple[int, int]:
-    """Major and minor number of the installed LeRobot."""
-    major, minor, *_ = importlib.metadata.version("lerobot").split(".")
-    return int(major), int(minor)
+from ptr_robot.data.lerobot.compat import is_lerobot06
 
 
 def divides_by_valid_steps() -> bool:
     """Whether LeRobot's own losses are means over real steps (0.6), or over padded ones too (0.4)."""
-    return lerobot_version() >= (0, 6)
+    return is_lerobot06()
 
 
 def counts_padded_action_dims() -> bool:
     """Whether SmolVLA's loss averages over the dimensions it pads actions with (0.4)."""
-    return lerobot_version() < (0, 6)
+    return not is_lerobot06()
 
 
 def mend_episode_sampler() -> None:
@@ -32,7 +25,7 @@ def mend_episode_sampler() -> None:
     Its ``EpisodeAwareSampler`` hands out frame numbers of the whole dataset, while a dataset of chosen episodes counts
     its own frames from 0, so training ends in an IndexError. 0.6 translates the numbers itself.
     """
-    if lerobot_version() >= (0, 6):
+    if is_lerobot06():
         return
     import lerobot.scripts.lerobot_train as script
 

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor
 
 from ptr_robot.errors import ConfigError
 
 HEADS = "ptr."
+Tensors = dict[str, Tensor]
 
 
-def load_with_fresh_heads(model: Any, file: Path, *, strict: bool) -> Any:
-    """Load ``file``; where it holds nothing of PTR, PTR starts afresh, and one line says so."""
+def load_with_fresh_heads(
+    model: Any, file: Path, *, strict: bool, rename: Callable[[Tensors], Tensors] | None = None
+) -> Any:
+    """Load ``file``; where it holds nothing of PTR, PTR starts afresh, and one line says so.
+
+    ``rename`` gives the tensors of a file the names that the policy has for them.
+    """
     from lerobot.policies.utils import log_model_loading_keys
-    from safetensors.torch import load_model
+    from safetensors.torch import load_file, load_model
 
     try:
-        missing, unexpected = load_model(model, file, strict=False)
+        if rename is None:
+            missing, unexpected = load_model(model, file, strict=False)
+        else:
+            missing, unexpected = _load_tensors(model, rename(load_file(file)))
     except RuntimeError as error:
         if HEADS not in str(error):
             raise
@@ -38,3 +50,11 @@ def load_with_fresh_heads(model: Any, file: Path, *, strict: bool) -> Any:
         raise ConfigError(f"{file}: does not fit the policy; missing {others[:3]}, unknown {list(unexpected)[:3]}")
     log_model_loading_keys(others, list(unexpected))
     return model
+
+
+def _load_tensors(model: Any, tensors: Tensors) -> tuple[list[str], list[str]]:
+    """What was missing and unexpected; a tensor that is tied to one of the file's is not missing."""
+    missing, unexpected = model.load_state_dict(tensors, strict=False)
+    own = {name: value for name, value in model.state_dict().items() if isinstance(value, Tensor)}
+    loaded = {own[name].data_ptr() for name in tensors if name in own}
+    return [name for name in missing if name not in own or own[name].data_ptr() not in loaded], unexpected

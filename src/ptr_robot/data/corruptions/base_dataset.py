@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from ptr_robot.data.ground_truth import read_ground_truth
+from ptr_robot.data.lerobot import compat
 from ptr_robot.data.lerobot.feature_statistics import compute_statistics
 from ptr_robot.data.lerobot.index import DatasetIndex, open_index
 from ptr_robot.data.lerobot.metadata import read_info, read_json_lines, read_tasks
-from ptr_robot.errors import ConfigError, DataError, did_you_mean, require
+from ptr_robot.errors import ConfigError, DataError, did_you_mean
 from ptr_robot.text_files import read_json
 
 RECIPE_FILE = "meta/ptr_corruption.json"
@@ -64,9 +65,8 @@ def check_source(root: Path, vector_keys: Sequence[str]) -> DatasetIndex:
 
 def read_stats(root: Path) -> dict[str, dict[str, np.ndarray]]:
     """The statistics of a v3.0 dataset by feature; none where it has no such file."""
-    lerobot = require("lerobot.datasets.utils", "lerobot")
     try:
-        stats: dict[str, dict[str, np.ndarray]] = lerobot.load_stats(root) or {}
+        stats = compat.load_stats(root)
         for feature, values in stats.items():
             if not isinstance(values, dict) or not all(array.dtype.kind in "biuf" for array in values.values()):
                 raise TypeError(f"{feature[:200]!r} has no numbers under min, max, mean and std")
@@ -137,11 +137,10 @@ def _convert(root: Path, workspace: Path) -> Path:
 
     It reads through the link, writes its result beside it and at the end renames the link alone.
     """
-    converter = require("lerobot.datasets.v30.convert_dataset_v21_to_v30", "lerobot")
     (workspace / CONVERTED).symlink_to(root.resolve(), target_is_directory=True)
     try:
         with silence():
-            converter.convert_dataset(repo_id=CONVERTED, root=workspace, push_to_hub=False)
+            compat.convert_v21(workspace / CONVERTED)
     except Exception as error:
         cause = _first_cause(error)
         if isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError):

@@ -37,9 +37,10 @@ from ptr_robot.data.corruptions.kinds import ActionNoise, Corruption
 from ptr_robot.data.corruptions.plan import plan_edits
 from ptr_robot.data.corruptions.truth import episode_truth
 from ptr_robot.data.ground_truth import GROUND_TRUTH_FILE, EpisodeTruth, read_ground_truth, write_ground_truth
+from ptr_robot.data.lerobot import compat
 from ptr_robot.data.lerobot.contents import DatasetIndex
 from ptr_robot.data.lerobot.metadata import video_file
-from ptr_robot.errors import ConfigError, DataError, require
+from ptr_robot.errors import ConfigError, DataError
 from ptr_robot.files import workspace_beside
 
 
@@ -165,9 +166,8 @@ def _copy_other_files(dataset: SourceDataset, original: Path, root: Path) -> Non
 
 
 def _write_metadata(dataset: SourceDataset, root: Path, episodes: EpisodeTable, num_frames: int) -> None:
-    lerobot = require("lerobot.datasets.utils", "lerobot")
     previous = read_stats(dataset.root)
-    lerobot.write_info({**dataset.info, "total_frames": num_frames}, root)
+    compat.write_info({**dataset.info, "total_frames": num_frames}, root)
     by_episode = [edited_statistics.read_episode_stats(row) for row in episodes.by_index.values()]
     stats = edited_statistics.dataset_stats(previous, by_episode, episodes.changed_features)
     for key in sorted(episodes.changed_features):
@@ -175,7 +175,7 @@ def _write_metadata(dataset: SourceDataset, root: Path, episodes: EpisodeTable, 
             raise DataError(
                 f"{dataset.root}, {key!r}: the statistics would not be finite; {edited_statistics.TOO_LARGE}"
             )
-    lerobot.write_stats(stats, root)
+    compat.write_stats(stats, root)
 
 
 def _write_recipe(root: Path, original: Path, corruptions: Sequence[Corruption], seed: int, action_key: str) -> None:

@@ -78,11 +78,18 @@ def _read_qwen3(source: str | Path) -> Any:
 def _check_numbers(own: Any, found: Any, source: str | Path) -> None:
     """What weights mean also depends on numbers that are none of them."""
     for name in ("rope_theta", "rms_norm_eps", "hidden_act"):
-        if getattr(own, name) != getattr(found, name):
+        expected, given = _setting(own, name), _setting(found, name)
+        if expected != given:
             raise ConfigError(
-                f"{source} was trained with {name}={getattr(found, name)} and this policy has {getattr(own, name)}; "
+                f"{source} was trained with {name}={given} and this policy has {expected}; "
                 "choose a model that the preset is made for"
             )
+
+
+def _setting(config: Any, name: str) -> Any:
+    """One of a model's numbers; transformers 5 has those of the positions in a dictionary of their own."""
+    values = config.to_dict()
+    return values[name] if name in values else values["rope_parameters"][name]
 
 
 def _fill(module: nn.Module, source: nn.Module, what: str) -> None:

@@ -47,9 +47,9 @@ class QualityScorer(EpisodeScorer):
             EpisodeScore(
                 track.episode_index,
                 track.task,
-                -float(evidence),
+                -verdict.evidence,
                 verdict.weight,
                 None if verdict.corrected_instruction is None else names[verdict.corrected_instruction],
             )
-            for track, evidence, verdict in zip(episodes.tracks, quality.evidence, decide(quality, names), strict=True)
+            for track, verdict in zip(episodes.tracks, decide(quality, names), strict=True)
         ]

@@ -103,7 +103,7 @@ def _columns(scored: _ScoredSource | None, first: int, task_ids: Mapping[str, in
         torch.tensor([first + record.episode_index for record in scored.records]),
         torch.tensor([record.length for record in scored.records]),
         _channel_scores(scored.quality),
-        torch.from_numpy(-scored.quality.evidence).float(),
+        torch.tensor([-one.evidence for one in scored.verdicts]),
         torch.tensor(weights),
         torch.tensor(instructions),
         torch.tensor([other is not None for other in found]),

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ptr_robot.method.scoring.injections import INJECTORS, WRONG_INSTRUCTION
 from ptr_robot.method.scoring.quality import CHANNEL_NAMES, Quality
 from ptr_robot.method.scoring.recordings import Recording
+from ptr_robot.method.scoring.verdicts import DOUBT, ranked_evidence, rare_episodes
 
 Values = NDArray[np.float64]
 Report = Callable[[str, float], None]
@@ -26,7 +27,7 @@ class CheckResult:
     kind: str
     title: str
     num_copies: int
-    auroc: float  # the chance that a copy has more evidence against it than an unchanged episode of its task
+    auroc: float  # the chance that a copy has more evidence against it than an episode of its task that is not dropped
     auroc_low: float  # 95% interval over episodes
     auroc_high: float
     recall: float  # share of the copies that are dropped
@@ -36,16 +37,22 @@ class CheckResult:
 def check(quality: Quality, seed: int, report: Report | None = None) -> list[CheckResult]:
     """Inject every kind into copies of episodes that nothing speaks against, and measure them as they are measured."""
     generator = np.random.default_rng([seed, 77])
-    good = np.flatnonzero(quality.evidence < 1.0)
+    ranked = ranked_evidence(quality, rare_episodes(quality))
+    undoubted = np.flatnonzero(ranked < DOUBT)
+    kept = np.flatnonzero(ranked < quality.combination.threshold)
     results = []
     kinds = [*(injector.kind for injector in INJECTORS), WRONG_INSTRUCTION]
     for number, kind in enumerate(kinds):
         if report is not None:
             report("checking on injected faults", number / len(kinds))
-        chosen = generator.permutation(good)[:MOST_COPIES]
+        chosen = generator.permutation(undoubted)[:MOST_COPIES]
         copies, places, tasks = _copies(kind, quality, chosen, generator)
         if copies:
-            results.append(_judge(kind, quality, quality.measure(copies, places, tasks), places, good, generator))
+            scores = quality.measure(copies, places, tasks)
+            wins = _wins(
+                quality.combination.evidence(scores), quality.labels[places], ranked[kept], quality.labels[kept]
+            )
+            results.append(_result(kind, quality, scores, wins, generator))
     return results
 
 
@@ -73,16 +80,7 @@ def _copies(
     return copies, places, tasks
 
 
-def _judge(
-    kind: str,
-    quality: Quality,
-    scores: Values,
-    places: list[int],
-    good: NDArray[np.int64],
-    generator: np.random.Generator,
-) -> CheckResult:
-    evidence = quality.combination.evidence(scores)
-    wins = _wins(evidence, quality.labels[places], quality.evidence[good], quality.labels[good])
+def _result(kind: str, quality: Quality, scores: Values, wins: Values, generator: np.random.Generator) -> CheckResult:
     resampled = [float(generator.choice(wins, size=len(wins)).mean()) for _ in range(_NUM_RESAMPLES)]
     low, high = np.quantile(resampled, [0.025, 0.975])
     strongest = np.bincount(
@@ -92,11 +90,11 @@ def _judge(
     return CheckResult(
         kind=kind,
         title=titles[kind],
-        num_copies=len(places),
+        num_copies=len(wins),
         auroc=float(wins.mean()),
         auroc_low=float(low),
         auroc_high=float(high),
-        recall=float((evidence >= quality.combination.threshold).mean()),
+        recall=float((quality.combination.evidence(scores) >= quality.combination.threshold).mean()),
         strongest=CHANNEL_NAMES[int(strongest)],
     )
 

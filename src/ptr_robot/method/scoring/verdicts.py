@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,6 +31,7 @@ class Verdict:
     score_high: float
     weight: float
     reason: str  # empty for an episode that is kept in full
+    evidence: float  # in nats, by which episodes are ranked
     corrected_instruction: int | None = None  # another task of the dataset that it follows
     weight_if_corrected: float | None = None  # its weight under that instruction
 
@@ -48,19 +49,17 @@ def decide(quality: Quality, names: Sequence[str], keep_share: float = KEEP_SHAR
     """One verdict an episode; ``names`` are the instructions by task."""
     contributions = quality.combination.contributions(quality.scores)  # (E, C)
     threshold, evidence = quality.combination.threshold, quality.evidence
-    contextual = np.array([channel.is_contextual for channel in CHANNELS])
     wrong_label = CHANNEL_NAMES.index("instruction")
     own = np.delete(contributions, wrong_label, axis=1).sum(axis=1)  # under the instruction that it follows
     given = quality.given
     is_corrected = quality.labels != given
-    hard = contributions[:, ~contextual].sum(axis=1)
     is_out = evidence >= threshold
-    could_be_rare = is_out & (hard < threshold) & ~is_corrected
-    rare = _rare_reasons(quality, could_be_rare)
+    rare = rare_episodes(quality)
+    ranked = ranked_evidence(quality, rare)
     is_rare = np.isin(np.arange(len(evidence)), list(rare))
     kept_anyway = _kept_anyway(is_out & ~is_rare, evidence, given, keep_share)
     scores, lows, highs = (
-        quality.combination.false_exclusion(evidence + sign * 1.96 * quality.spread) for sign in (0, 1, -1)
+        quality.combination.false_exclusion(ranked + sign * 1.96 * quality.spread) for sign in (0, 1, -1)
     )
     verdicts = []
     for place in range(len(evidence)):
@@ -82,6 +81,7 @@ def decide(quality: Quality, names: Sequence[str], keep_share: float = KEEP_SHAR
                 float(highs[place]),
                 weight,
                 "" if verdict == KEEP else reason,
+                float(ranked[place]),
                 corrected,
                 None if corrected is None else _weight(own[place], threshold),
             )
@@ -128,8 +128,10 @@ def _weight(evidence: float, threshold: float) -> float:
     return float(1.0 - (1.0 - LEAST_WEIGHT) * share)
 
 
-def _rare_reasons(quality: Quality, candidates: NDArray[np.bool_]) -> dict[int, tuple[str, float]]:
+def rare_episodes(quality: Quality) -> dict[int, tuple[str, float]]:
     """Why an episode may be rare rather than wrong, and what it weighs then."""
+    candidates = (quality.evidence >= quality.combination.threshold) & (quality.labels == quality.given)
+    candidates &= _hard_evidence(quality) < quality.combination.threshold
     if not candidates.any():
         return {}
     doubt = benefit_of_doubt(start_novelty(quality.draws[0].recordings, quality.labels, quality.reference))
@@ -141,6 +143,21 @@ def _rare_reasons(quality: Quality, candidates: NDArray[np.bool_]) -> dict[int, 
         reason = f"one of {last + 1 - first} neighbouring episodes that differ: another session?"
         rare |= {place: (reason, 1.0) for place in range(first, last + 1) if candidates[place]}
     return rare
+
+
+def ranked_evidence(quality: Quality, rare: Container[int]) -> Values:  # (E,)
+    """Evidence against each episode; what only makes it rare is a doubt: no rare one ranks below a wrong one."""
+    is_rare = np.array([place in rare for place in range(len(quality.evidence))], dtype=np.bool_)
+    doubted = np.minimum(quality.evidence, np.maximum(_hard_evidence(quality), DOUBT))
+    ranked: Values = np.where(is_rare, doubted, quality.evidence)
+    return ranked
+
+
+def _hard_evidence(quality: Quality) -> Values:  # (E,)
+    """Of the channels that a rare episode has no excuse for."""
+    contextual = np.array([channel.is_contextual for channel in CHANNELS])
+    total: Values = quality.combination.contributions(quality.scores)[:, ~contextual].sum(axis=1)
+    return total
 
 
 def _kept_anyway(

@@ -68,7 +68,7 @@ class PTRPolicyMixin:
         if not self.takes_belief:
             logging.info(f"PTR: belief tokens are off, {self.base_name} has no place for context tokens")
             config.ptr = dataclasses.replace(config.ptr, belief=BeliefConfig(enabled=False))
-        if dataset_meta is not None:
+        if dataset_meta is not None and dataset_meta.episodes is not None:  # None while lerobot-record begins a dataset
             facts = DatasetFacts.of(dataset_meta)
             check_consequences(facts, config.offset_steps)
             config.ptr = dataclasses.replace(config.ptr, num_episodes=facts.num_episodes)

@@ -90,6 +90,16 @@ def test_an_interrupted_training_is_gone_on_with(root: Path) -> None:
     assert cell.is_done()
 
 
+def test_it_ends_with_the_report_on_its_demonstrations(root: Path, findings: DemoFindings, capsys) -> None:
+    page = root / "audit" / findings.dataset.name / "ptr_report.html"
+    assert f"{len(findings.truths)} " in page.read_text()
+    scores = page.with_name("ptr_episodes.parquet")
+    before = scores.stat().st_mtime_ns
+    assert run(["demo", f"--output_dir={root}", "--scale=smoke"]) == 0
+    assert f"open {page}" in capsys.readouterr().out
+    assert scores.stat().st_mtime_ns == before  # scored once
+
+
 def test_another_seed_is_other_work(root: Path) -> None:
     assert with_needed(plan_cells(STUDY, root)) == []
     assert len(with_needed(plan_cells(read_demo("smoke", seed=1), root))) == 1 + len(STUDY.methods)

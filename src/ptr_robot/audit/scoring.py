@@ -21,7 +21,7 @@ from ptr_robot.method.scoring.quality import CHANNEL_NAMES, CHANNELS, QUALITY_VE
 from ptr_robot.method.scoring.recordings import Recordings
 from ptr_robot.method.scoring.verdicts import DROP, Verdict, decide, expected_mistakes
 from ptr_robot.scorers.episode_rows import EpisodeRow
-from ptr_robot.scorers.looks import NONE, open_tower, with_looks
+from ptr_robot.scorers.looks import NONE, Tower, open_tower, with_looks
 from ptr_robot.scorers.recordings import ReadDataset, read_recordings, state_keys_of
 
 Report = Callable[[str, float], None]
@@ -91,18 +91,36 @@ def _looked_at(
     index: DatasetIndex, data: ReadDataset, settings: ScoreSettings, report: Report | None
 ) -> tuple[Recordings, list[str]]:
     """The recordings with their pictures where they are wanted, and what is to be said about it."""
-    cameras = settings.image_keys or list(index.camera_keys)
+    eyes = open_eyes(index, settings)
+    if eyes is None:
+        unseen = ["Pictures were not looked at; --vision=auto does."] if index.camera_keys else []
+        return data.recordings, unseen
+    looked = with_looks(data.recordings, data.records, index, eyes.tower, eyes.cameras, eyes.cache_dir, report)
+    return looked, [eyes.said]
+
+
+@dataclass(frozen=True)
+class Eyes:
+    """What looks at which pictures, and where it keeps what it saw."""
+
+    tower: Tower
+    cameras: tuple[str, ...]
+    cache_dir: Path
+    said: str  # what is to be said about it
+
+
+def open_eyes(index: DatasetIndex, settings: ScoreSettings) -> Eyes | None:
+    """None where there are no pictures, or none are wanted."""
+    cameras = tuple(settings.image_keys or index.camera_keys)
     for key in cameras:
         if key not in index.camera_keys:
             raise ConfigError(f"{index.root}: there is no camera {key!r}; {did_you_mean(key, index.camera_keys)}")
     if settings.vision == NONE or not cameras:
-        unseen = ["Pictures were not looked at; --vision=auto does."] if cameras else []
-        return data.recordings, unseen
+        return None
     tower, said = open_tower(settings.vision)
     assert tower is not None
-    cache = Path(settings.cache_dir).expanduser() if settings.cache_dir else default_cache_dir()
-    looked = with_looks(data.recordings, data.records, index, tower, cameras, cache, report)
-    return looked, [said] if said else [f"Pictures were looked at by {tower.name}."]
+    cache_dir = Path(settings.cache_dir).expanduser() if settings.cache_dir else default_cache_dir()
+    return Eyes(tower, cameras, cache_dir, said or f"Pictures were looked at by {tower.name}.")
 
 
 def _rows(data: ReadDataset, quality: Quality, verdicts: Sequence[Verdict]) -> dict[int, EpisodeRow]:

@@ -1,4 +1,4 @@
-"""``ptr demo``: collect mixed-quality demonstrations, train SFT, PTR and the clean part, and compare."""
+"""``ptr demo``: collect mixed-quality demonstrations, train SFT, PTR and the clean part, compare, audit the data."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ptr_robot.cli.flags import parse_flags
+from ptr_robot.cli.report import ReportFlags, make_report
 from ptr_robot.errors import ConfigError
 from ptr_robot.study.analysis.outcome import verdict
 from ptr_robot.study.demo import DemoFindings, read_demo, run_demo
@@ -24,6 +25,8 @@ from ptr_robot.study.report.demo_report import (
     write_report,
 )
 from ptr_robot.study.run_progress import StudyProgress
+
+AUDIT_FOLDER = "audit"
 
 
 @dataclass(frozen=True)
@@ -51,12 +54,19 @@ def main(arguments: Sequence[str]) -> int:
     started = time.monotonic()
     with StudyProgress(Console(stderr=True), flags.num_workers) as watch:
         findings = run_demo(study, root, flags.num_workers, watch)
-    report = write_report(findings)
+    report, audit = write_report(findings), _audit(findings)
     console = Console()
     _print_findings(findings, console)
-    console.print(escape(f"Figures: {root / FIGURES_FOLDER}; open {report}"))
+    console.print(escape(f"Figures: {root / FIGURES_FOLDER}; open {report}"), soft_wrap=True)
+    console.print(escape(f"Which demonstrations hurt, where and why: open {audit}"), soft_wrap=True)
     console.print(f"This took {(time.monotonic() - started) / 60:.1f} minutes; what is there is reused the next time.")
     return 0
+
+
+def _audit(findings: DemoFindings) -> Path:
+    """The page on the demonstrations, scored without the marks; scores that are there are used as they are."""
+    folder = findings.root / AUDIT_FOLDER / findings.dataset.name
+    return make_report(ReportFlags(dataset=str(findings.dataset), output_dir=str(folder))).path
 
 
 def _print_findings(findings: DemoFindings, console: Console) -> None:

@@ -6,9 +6,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ptr_robot.cli.flags import parse_flags
 from ptr_robot.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ptr_robot.audit.report import WrittenReport
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,13 @@ class ReportFlags:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the verb."""
-    flags = parse_flags(ReportFlags, arguments, positional=("dataset",))
+    written = make_report(parse_flags(ReportFlags, arguments, positional=("dataset",)))
+    sys.stdout.write(f"open {written.path} ({written.megabytes:.1f} MB)\n")
+    return 0
+
+
+def make_report(flags: ReportFlags) -> WrittenReport:
+    """Score where there are no scores yet, then write the page."""
     if not flags.dataset:
         raise ConfigError("the dataset is missing: ptr report DATASET")
     if flags.chunk_length < 1 or flags.max_megabytes < 0:
@@ -57,6 +67,4 @@ def main(arguments: Sequence[str]) -> int:
     )
     run = Path(flags.run).expanduser() if flags.run else None
     with counting("drawing", len(index.episodes), Console(stderr=True)) as advance:
-        written = write_report(index, scores, folder, settings=settings, run=run, on_episode=lambda: advance(""))
-    sys.stdout.write(f"open {written.path} ({written.megabytes:.1f} MB)\n")
-    return 0
+        return write_report(index, scores, folder, settings=settings, run=run, on_episode=lambda: advance(""))

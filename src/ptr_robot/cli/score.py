@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ptr_robot.audit.scoring import ScoreSettings
 from ptr_robot.cli.flags import parse_flags
 from ptr_robot.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ptr_robot.data.lerobot.contents import DatasetIndex
 
 LOG_FILE = "ptr_score.log"
 
@@ -31,30 +36,53 @@ def main(arguments: Sequence[str]) -> int:
     flags = parse_flags(ScoreFlags, arguments, positional=("dataset",))
     if not flags.dataset:
         raise ConfigError("the dataset is missing: ptr score DATASET")
-    from ptr_robot.audit.score_files import write_scores
-    from ptr_robot.audit.scoring import check_settings, score_dataset
-    from ptr_robot.cli.score_page import print_summary
-    from ptr_robot.data.lerobot.index import find_folder, open_index
-    from ptr_robot.files import process_lock
-    from ptr_robot.scorers.recordings import state_keys_of
+    from ptr_robot.audit.scoring import check_settings
+    from ptr_robot.audit.shared_reading import read_together
+    from ptr_robot.data.lerobot.index import find_folder
+    from ptr_robot.train.processes import check_launcher, launched_processes
 
     settings = ScoreSettings(**{e.name: getattr(flags, e.name) for e in dataclasses.fields(ScoreSettings)})
     check_settings(settings)
+    check_launcher()
     root = find_folder(flags.dataset)
+    index = _open(root, settings)
+    folder = Path(flags.output_dir or Path("outputs") / "score" / root.resolve().name).expanduser()
+    has_others = launched_processes() > 1
+    if has_others and os.environ["RANK"] != "0":
+        read_together(index, settings)
+        return 0
+    _score(index, settings, folder, has_others=has_others)
+    return 0
+
+
+def _open(root: Path, settings: ScoreSettings) -> DatasetIndex:
+    from ptr_robot.data.lerobot.index import open_index
+    from ptr_robot.scorers.recordings import state_keys_of
+
     named = settings.state_keys or ["observation.state", "observation.environment_state"]
     cameras = () if settings.vision == "none" else settings.image_keys or None
     index = open_index(root, skip_bad_episodes=True, camera_keys=cameras, vector_keys=(*named, settings.action_key))
     state_keys_of(index, settings.state_keys)
-    folder = Path(flags.output_dir or Path("outputs") / "score" / root.resolve().name).expanduser()
+    return index
+
+
+def _score(index: DatasetIndex, settings: ScoreSettings, folder: Path, *, has_others: bool) -> None:
+    from ptr_robot.audit.score_files import write_scores
+    from ptr_robot.audit.scoring import score_dataset
+    from ptr_robot.audit.shared_reading import read_together
+    from ptr_robot.cli.score_page import print_summary
+    from ptr_robot.files import process_lock
+
     started = time.monotonic()
     with process_lock(folder / LOG_FILE, wait=False) as is_my_turn:
         if not is_my_turn:
             raise ConfigError(f"{folder}: another ptr score writes here; wait for it, or give another --output_dir")
         with ScoringProgress(folder / LOG_FILE, settings) as report:
+            if has_others:
+                read_together(index, settings, report)
             scores = score_dataset(index, settings, report)
         write_scores(folder, scores)
     print_summary(scores, folder, time.monotonic() - started)
-    return 0
 
 
 class ScoringProgress:

@@ -135,18 +135,46 @@ def with_looks(
     report: Report | None = None,
 ) -> Recordings:
     """The same recordings with what their pictures look like, in a few components that count like the state does."""
-    stride = max(1, round(index.fps / LOOKS_A_SECOND))
+    features = read_looks(records, index, tower, camera_keys, cache_dir, report)
+    return add_looks(recordings, features, _stride(index))
+
+
+def read_looks(
+    records: Sequence[EpisodeRecord],
+    index: DatasetIndex,
+    tower: Tower,
+    camera_keys: Sequence[str],
+    cache_dir: Path,
+    report: Report | None = None,
+) -> list[Features]:
+    """What the pictures of each episode look like, from the cache or made and kept there one by one.
+
+    A run that was stopped goes on from there, and what several processes have made is there for all.
+    """
+    stride, num_threads = _stride(index), torch.get_num_threads()
 
     def look(record: EpisodeRecord) -> Features:
         return np.concatenate([_cached(record, index, key, tower, stride, cache_dir) for key in camera_keys], axis=1)
 
     features: list[Features] = []
-    with ThreadPoolExecutor(max_workers=max(1, torch.get_num_threads())) as pool:
-        for found in pool.map(look, records):
-            features.append(found)
-            if report is not None:
-                report("looking at pictures", len(features) / len(records))
-    return add_looks(recordings, features, stride)
+    torch.set_num_threads(1)  # of each episode's thread: how many share the work must not change a bit of it
+    try:
+        with ThreadPoolExecutor(max_workers=max(1, num_threads)) as pool:
+            try:
+                for found in pool.map(look, records):
+                    features.append(found)
+                    if report is not None:
+                        report("looking at pictures", len(features) / len(records))
+            except BaseException:  # Ctrl-C, too: what has not begun is not waited for
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+    finally:
+        torch.set_num_threads(num_threads)
+    return features
+
+
+def _stride(index: DatasetIndex) -> int:
+    return max(1, round(index.fps / LOOKS_A_SECOND))
 
 
 def add_looks(recordings: Recordings, features: list[Features], stride: int) -> Recordings:

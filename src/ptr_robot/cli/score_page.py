@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from ptr_robot.audit.page.build import few_episodes
 from ptr_robot.audit.score_files import Scores
 from ptr_robot.audit.scoring import counts
 from ptr_robot.errors import require
@@ -24,7 +25,7 @@ def print_summary(scores: Scores, folder: Path, seconds: float) -> None:
         f"{number['weigh less']} weigh less, {number['out']} are out",
         soft_wrap=True,
     )
-    for line in (*_reasons(rows), *_corrected(rows), *scores.statements, *_checks(scores)):
+    for line in (*few_episodes(len(rows)), *_reasons(rows), *_corrected(rows), *scores.statements, *_checks(scores)):
         console.print(_plain(line), soft_wrap=True)
     console.print(_plain(f"written to {folder}; look at them: ptr report {scores.dataset['root']}"), soft_wrap=True)
 

@@ -216,13 +216,18 @@ def _counts(cards: list[EpisodeCard]) -> dict[str, int]:
     return {**counts, "mislabelled": sum(card.corrected_instruction is not None for card in cards)}
 
 
+def few_episodes(count: int) -> list[str]:
+    """What cannot be known of so few; nothing where they are enough."""
+    if count >= FEW_EPISODES:
+        return []
+    return [
+        f"{count} episodes are too few to know what is usual: verdicts are weak, and a fault that most of them share "
+        "cannot be seen."
+    ]
+
+
 def _warnings(index: DatasetIndex) -> list[str]:
-    found = []
-    if len(index.episodes) < FEW_EPISODES:
-        found.append(
-            f"{len(index.episodes)} episodes are too few to know what is usual: verdicts are weak, and a fault that "
-            "most of them share cannot be seen."
-        )
+    found = few_episodes(len(index.episodes))
     if index.left_out:
         first = index.left_out[0].message
         found.append(f"{len(index.left_out)} episodes could not be read and are not shown; the first: {first}")

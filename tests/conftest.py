@@ -39,7 +39,13 @@ def pytest_configure(config):
 
 def pytest_terminal_summary(terminalreporter):
     """How many inputs were tried and faults injected, by the tests that count them."""
+    faults: dict[str, list[int]] = {}
     for report in terminalreporter.getreports("passed"):
         for name, value in report.user_properties:
             if name == "counted":
                 terminalreporter.write_line(f"{report.nodeid}: {value}")
+            if name == "faults":
+                scenario, calls, strikes = value
+                faults[scenario] = [a + b for a, b in zip(faults.get(scenario, [0, 0]), (calls, strikes), strict=True)]
+    for scenario, (calls, strikes) in faults.items():
+        terminalreporter.write_line(f"{scenario}: {calls} file-system calls, {strikes} faults, all recovered from")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import multiprocessing
 import os
@@ -105,15 +106,15 @@ def test_a_folder_that_another_process_made_meanwhile_is_named_and_left_alone(pl
 
 
 def test_what_a_killed_recording_left_is_removed_by_the_next_one(plan, tmp_path):
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    names = [f".new.partial-{pid}" for pid in (ended.pid, os.getpid(), os.getppid())]
-    names += [f".newer.partial-{ended.pid}", ".new.partial-ab12"]
-    for name in names:
+    """A lock says which of them live, whatever number their process had."""
+    for name in (".new.partial-dead", ".new.partial-alive", ".newer.partial-dead"):
         (tmp_path / name / "meta").mkdir(parents=True)
+    alive = os.open(tmp_path / ".new.partial-alive", os.O_RDONLY)
+    fcntl.flock(alive, fcntl.LOCK_EX)
     config = RecordingConfig(SMALL_CAMERA, has_images=False, num_workers=1, match_lengths=False)
     record(tmp_path / "new", plan[:1], METAWORLD, config)
-    assert {path.name for path in tmp_path.iterdir()} == {"new", *names[2:]}
+    os.close(alive)
+    assert {path.name for path in tmp_path.iterdir()} == {"new", ".new.partial-alive", ".newer.partial-dead"}
 
 
 def test_a_killed_worker_is_one_line_and_leaves_nothing(plan, tmp_path):
@@ -133,7 +134,7 @@ def test_a_stopped_command_ends_its_workers_and_leaves_nothing(tmp_path):
     """SIGTERM, as a job scheduler sends it; Ctrl-C takes the same way."""
     command = [sys.executable, "-m", "ptr_robot.cli.main", "collect", str(tmp_path / "new"), "--env.task=reach"]
     process = subprocess.Popen([*command, "--episodes=500", "--images=false"], stderr=subprocess.PIPE, text=True)
-    while process.poll() is None and not list(tmp_path.glob(".new.partial-*/meta/tasks.parquet")):
+    while process.poll() is None and not list(tmp_path.glob(".new.partial-*/new/meta/tasks.parquet")):
         time.sleep(0.1)
     process.send_signal(signal.SIGTERM)
     _, complaint = process.communicate(timeout=600)

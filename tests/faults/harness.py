@@ -8,6 +8,7 @@ process is killed after a file was opened and filled in part.
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import signal
 import sys
@@ -17,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ptr_robot.errors import PTRError
+
+from ..fuzz.conftest import no_output
 
 Work = Callable[[], None]
 CREATING = ("open", "os.mkdir", "os.link", "os.symlink", "os.rename", "os.truncate")
@@ -110,8 +113,16 @@ def _work_in_child(work: Work, watch: _Watch | None, writer: int) -> None:
         code, report = 1, str(error)
     except BaseException:
         code, report = 2, traceback.format_exc()
-    os.write(writer, report.encode(errors="replace")[:60_000])
+    with os.fdopen(writer, "w", errors="replace") as pipe:
+        pipe.write(report)
     os._exit(code)
+
+
+def warm(work: Work) -> None:
+    """Do the work here once, so that every child finds the imports done: they are most of a tiny run."""
+    with no_output():
+        work()
+    gc.freeze()  # children would copy what the collector touches
 
 
 def list_calls(work: Work, root: Path) -> tuple[Call, ...]:

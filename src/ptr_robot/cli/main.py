@@ -109,7 +109,7 @@ def _refusal(error: BaseException) -> str | None:
     return None
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Console script: exit code 0 on success, 1 on an expected error, 130 on Ctrl-C or SIGTERM."""
     signals = StopSignals()
     for stream in (sys.stdout, sys.stderr):
@@ -117,7 +117,7 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")  # a terminal without the letters of a name still shows it
     try:
         with signals:
-            code = run(sys.argv[1:])
+            code = run(sys.argv[1:] if arguments is None else arguments)
             sys.stdout.flush()
     except (Exception, KeyboardInterrupt) as error:
         if signals.was_stopped or isinstance(error, KeyboardInterrupt):

@@ -22,6 +22,7 @@ from ptr_robot.envs.performance import Demonstration
 from ptr_robot.envs.scripted import Workplace
 from ptr_robot.envs.workers import worker_processes
 from ptr_robot.errors import ConfigError, DataError, require
+from ptr_robot.files import workspace_beside
 from ptr_robot.scheduling import kept_scheduling
 
 COLLECTION_FILE = "meta/ptr_collection.json"
@@ -93,46 +94,15 @@ def record(
     recording = _Recording(environment_type, operators or environment_type.scripted.operators, config)
     if output.exists():
         raise DataError(f"{output} exists already; choose another folder or remove it")
-    partial = output.with_name(f"{_partial_prefix(output)}{os.getpid()}")
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(output)
-        recorded = _write(partial, planned, recording, on_episode)
-        partial.replace(output)
-    except OSError as error:
-        if error.errno in (errno.ENOTEMPTY, errno.EEXIST) and output.exists():
-            raise DataError(f"{output} was made by another process meanwhile; choose another folder") from error
-        raise DataError(f"{output} could not be written ({error}); nothing was left behind") from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    with workspace_beside(output) as workspace:
+        try:
+            recorded = _write(workspace / output.name, planned, recording, on_episode)
+            (workspace / output.name).replace(output)
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST) and output.exists():
+                raise DataError(f"{output} was made by another process meanwhile; choose another folder") from error
+            raise DataError(f"{output} could not be written ({error}); nothing was left behind") from error
     return recorded
-
-
-def _partial_prefix(output: Path) -> str:
-    """Of the folder's name while it is written; the process's number follows."""
-    return f".{output.name}.partial-"
-
-
-def _remove_abandoned(output: Path) -> None:
-    """Clear what recordings to the same place left whose process was killed."""
-    prefix = _partial_prefix(output)
-    for path in output.parent.iterdir():
-        number = path.name.removeprefix(prefix)
-        if path.name.startswith(prefix) and number.isdecimal() and not _is_of_another(int(number)):
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def _is_of_another(process: int) -> bool:
-    """Whether another process runs under this number; under this one's own, what is there is from a dead one."""
-    if process == os.getpid():
-        return False
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True  # it is another user's
-    return True
 
 
 def _write(

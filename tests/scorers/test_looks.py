@@ -40,6 +40,19 @@ def test_features_are_made_once_and_are_the_pictures_own(dataset, tmp_path, monk
         np.testing.assert_array_equal(one.looks, other.looks)
 
 
+@pytest.mark.parametrize("content", [b"", b"\x93NUMPY what?", b"\0" * 500])
+def test_damaged_features_are_made_again(dataset, tmp_path, content) -> None:
+    index = open_index(dataset)
+    data = read_recordings(index, state_keys_of(index), "action", 4)
+    first = with_looks(data.recordings, data.records, index, Thumbnails(), [CAMERA], tmp_path)
+    whole = {file: file.read_bytes() for file in tmp_path.rglob("*.npy")}
+    for file in whole:
+        file.write_bytes(content)
+    again = with_looks(data.recordings, data.records, index, Thumbnails(), [CAMERA], tmp_path)
+    assert {file: file.read_bytes() for file in tmp_path.rglob("*.npy")} == whole
+    np.testing.assert_array_equal(first.episodes[0].looks, again.episodes[0].looks)
+
+
 def test_towers_by_name(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert open_tower("none") == (None, "")

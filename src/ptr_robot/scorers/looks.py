@@ -6,6 +6,8 @@ none. Where a pretrained one cannot be had, small thumbnails stand in, which see
 
 from __future__ import annotations
 
+import io
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +32,7 @@ NUM_COMPONENTS = 16
 LOOKS_A_SECOND = 5.0
 FORMAT = 1
 _BATCH = 32
+_CHECKSUM_BYTES = 4
 _THUMBNAIL = 12  # pixels
 _MOST_ROWS = 20_000  # that the components are computed from
 
@@ -196,14 +199,28 @@ def _cached(
     made_from = (FORMAT, file_identity(source), start, record.length, index.fps, key, tower.name, stride)
     path = cache_dir / "looks" / f"{fingerprint(*made_from)}.npy"
     with process_lock(path):
-        if path.is_file():
-            stored: Features = np.load(path, allow_pickle=False)
-            if len(stored) == -(-record.length // stride):
-                return stored
+        stored = _read_undamaged(path)
+        if stored is not None:
+            return stored
         features = _encode(record, index, key, tower, stride)
+        content = io.BytesIO()
+        np.save(content, features)
         with atomic_file(path) as file:
-            np.save(file, features)
+            file.write(content.getvalue() + zlib.crc32(content.getvalue()).to_bytes(_CHECKSUM_BYTES, "little"))
     return features
+
+
+def _read_undamaged(path: Path) -> Features | None:
+    """Features that were kept, or None where there are none or not those that were written."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    array, checksum = content[:-_CHECKSUM_BYTES], content[-_CHECKSUM_BYTES:]
+    if not array or zlib.crc32(array) != int.from_bytes(checksum, "little"):
+        return None
+    stored: Features = np.load(io.BytesIO(array), allow_pickle=False)
+    return stored
 
 
 def _encode(record: EpisodeRecord, index: DatasetIndex, key: str, tower: Tower, stride: int) -> Features:

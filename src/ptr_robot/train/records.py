@@ -42,8 +42,14 @@ class RunRecords:
             self._wandb.log(finite, step=step)
 
     def close(self) -> None:
-        """End the loggers."""
-        self._tensorboard.close()
+        """End the loggers; TensorBoard's writes in a thread, and tells here what went wrong in it."""
+        try:
+            self._tensorboard.close()
+        except OSError as error:
+            raise DataError(
+                f"{self._file.parent}: TensorBoard's file could not be written ({error.strerror}); free some space, "
+                "and go on with --resume=true"
+            ) from error
         if self._wandb is not None:
             self._wandb.finish()
 

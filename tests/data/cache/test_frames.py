@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import itertools
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -142,13 +144,48 @@ def test_an_interrupted_pass_leaves_nothing_and_can_be_repeated(v21, tmp_path, m
     assert cache.read(index.episode(1), CAMERA, [39]).shape == (1, 3, 16, 16)
 
 
-def test_a_file_that_a_power_cut_left_short_is_made_again(v21, tmp_path):
+def cut(content: bytes) -> bytes:
+    return content[: len(content) // 2]
+
+
+def cut_a_little(content: bytes) -> bytes:
+    return content[:-3]
+
+
+def other_header(content: bytes) -> bytes:
+    return bytes(reversed(content[:90])) + content[90:]
+
+
+def other_frames(content: bytes) -> bytes:
+    """As many bytes as before, of which a few in the middle are others."""
+    middle = len(content) // 2
+    return content[:middle] + bytes(255 - byte for byte in content[middle : middle + 5]) + content[middle + 5 :]
+
+
+def random_bytes(content: bytes) -> bytes:
+    return np.random.default_rng(0).bytes(len(content))
+
+
+@pytest.mark.parametrize("damage", [cut, cut_a_little, other_header, other_frames, random_bytes])
+def test_a_damaged_file_is_made_again(v21, tmp_path, damage):
     index = open_index(v21)
     cache = FrameCache(index, tmp_path, 16)
     whole = cache.read(index.episode(0), CAMERA, range(LENGTHS[0]))
     path = cache.path(index.episode(0), CAMERA)
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    content = path.read_bytes()
+    path.write_bytes(damage(content))
     np.testing.assert_array_equal(cache.read(index.episode(0), CAMERA, range(LENGTHS[0])), whole)
+    assert path.read_bytes()[128:] == content[128:]
+
+
+def test_a_disk_that_gives_back_other_bytes_is_named(v21, tmp_path, monkeypatch):
+    index = open_index(v21)
+    cache = FrameCache(index, tmp_path, 16)
+    numbers = itertools.count()
+    checksums = types.SimpleNamespace(crc32=lambda _: next(numbers))
+    monkeypatch.setattr(frame_cache_module, "zlib", checksums)
+    with pytest.raises(DataError, match=r"episode_000000-.*\.npy: reads back otherwise than it was written"):
+        cache.read(index.episode(0), CAMERA, [0])
 
 
 def test_without_waiting_an_episode_that_another_decodes_is_passed_over(v21, tmp_path, decodes):

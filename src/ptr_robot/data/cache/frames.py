@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import math
+import zlib
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,9 +16,11 @@ from numpy.typing import NDArray
 
 from ptr_robot.data.lerobot.contents import DatasetIndex, EpisodeRecord
 from ptr_robot.data.lerobot.frames import decode_episode, resize_frame
+from ptr_robot.errors import DataError
 from ptr_robot.files import atomic_file, file_identity, fingerprint, path_inside, plain_name, process_lock
 
-FORMAT = 1  # raised whenever decoding or resizing changes what a frame looks like
+FORMAT = 2  # raised whenever decoding or resizing changes what a frame looks like, or how it is stored
+_CHECKSUM_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -22,8 +28,8 @@ class FrameCache:
     """The frames of one dataset at one size; an episode's camera is one file, made on its first use.
 
     A file's name holds what it was made from (the source file with its size and date, the span, the resize), so
-    a changed dataset never meets an old frame. It appears under that name only when it is whole, and is mapped
-    for each read and let go: memory does not grow with the dataset.
+    a changed dataset never meets an old frame. It appears under that name only when it is whole, is made again when
+    a frame is not what its checksum says, and is mapped for each read alone: memory does not grow with the dataset.
     """
 
     index: DatasetIndex
@@ -33,28 +39,57 @@ class FrameCache:
     _paths: dict[tuple[int, str], Path] = field(default_factory=dict, repr=False, compare=False)
 
     def read(self, episode: EpisodeRecord, key: str, frames: Sequence[int]) -> NDArray[np.uint8]:
-        """Some frames of an episode, (n, 3, size, size); the first call decodes the whole episode."""
+        """Some frames of an episode, (n, 3, size, size); decodes the whole episode if it is not there or damaged."""
         self.ensure(episode, key)
-        stored = np.load(self.path(episode, key), mmap_mode="r", allow_pickle=False)
-        chosen: NDArray[np.uint8] = np.asarray(stored[list(frames)])
+        chosen = self._read_undamaged(episode, key, frames)
+        if chosen is None:
+            with self._lock(episode, key):
+                chosen = self._read_undamaged(episode, key, frames)  # another process may have mended it
+                if chosen is None:
+                    self._fill(episode, key, self.path(episode, key))
+                    chosen = self._read_undamaged(episode, key, frames)
+        if chosen is None:
+            path = self.path(episode, key)
+            raise DataError(
+                f"{path}: reads back otherwise than it was written; check the disk, or name another cache_dir"
+            )
         return chosen
+
+    def _read_undamaged(self, episode: EpisodeRecord, key: str, frames: Sequence[int]) -> NDArray[np.uint8] | None:
+        """The frames, or None where they are not those that were written."""
+        header, path = len(_header(self._shape(episode))), self.path(episode, key)
+        try:
+            stored = np.memmap(path, np.uint8, "r", header, self._shape(episode))
+            checksums = np.fromfile(path, "<u4", episode.length, offset=header + stored.nbytes)
+        except (OSError, ValueError):
+            return None
+        chosen: NDArray[np.uint8] = np.asarray(stored[list(frames)])
+        found = [zlib.crc32(frame.tobytes()) for frame in chosen]
+        is_undamaged = len(checksums) == episode.length and found == checksums[list(frames)].tolist()
+        return chosen if is_undamaged else None
+
+    def _shape(self, episode: EpisodeRecord) -> tuple[int, int, int, int]:
+        return episode.length, 3, self.size, self.size
+
+    def _lock(self, episode: EpisodeRecord, key: str, wait: bool = True) -> AbstractContextManager[bool]:
+        return process_lock(self.path(episode, key).with_name(f"episode_{episode.episode_index:06d}"), wait)
 
     def ensure(self, episode: EpisodeRecord, key: str, wait: bool = True) -> None:
         """Decode an episode's camera now unless it is there; without ``wait``, not if another process is at it."""
         if self.is_ready(episode, key):
             return
-        path = self.path(episode, key)
-        with process_lock(path.with_name(f"episode_{episode.episode_index:06d}"), wait) as is_my_turn:
+        with self._lock(episode, key, wait) as is_my_turn:
             if is_my_turn and not self.is_ready(episode, key):
-                self._fill(episode, key, path)
+                self._fill(episode, key, self.path(episode, key))
 
     def is_ready(self, episode: EpisodeRecord, key: str) -> bool:
-        """Whether the file is there and holds every frame."""
+        """Whether the file is there and has its full size; what it holds is checked when it is read."""
         try:
             size = self.path(episode, key).stat().st_size
         except FileNotFoundError:
             return False
-        return size > episode.length * 3 * self.size**2  # the frames and a header
+        shape = self._shape(episode)
+        return size == len(_header(shape)) + math.prod(shape) + _CHECKSUM_BYTES * episode.length
 
     def path(self, episode: EpisodeRecord, key: str) -> Path:
         """Where the frames of an episode's camera are, or would be; the source file is looked at once."""
@@ -74,15 +109,21 @@ class FrameCache:
 
     def _fill(self, episode: EpisodeRecord, key: str, path: Path) -> None:
         """One frame in memory at a time; written as a plain file, since a full disk kills a mapped write."""
-        header = {
-            "descr": "|u1",
-            "fortran_order": False,
-            "shape": (episode.length, 3, self.size, self.size),
-        }
+        checksums = []
         with atomic_file(path, sync=False) as file:
-            np.lib.format.write_array_header_1_0(file, header)
+            file.write(_header(self._shape(episode)))
             for frame in decode_episode(episode, self.index.features[key], self.index.fps):
-                file.write(resize_frame(frame, self.size, self.mode).tobytes())
+                content = resize_frame(frame, self.size, self.mode).tobytes()
+                checksums.append(zlib.crc32(content))
+                file.write(content)
+            file.write(np.array(checksums, dtype="<u4").tobytes())
         for stale in path.parent.glob(f"episode_{episode.episode_index:06d}-*"):
             if stale != path:
                 stale.unlink(missing_ok=True)
+
+
+def _header(shape: tuple[int, ...]) -> bytes:
+    """That of a ``.npy`` file, so that NumPy alone can open it; checksums of the frames follow the frames."""
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
+    return file.getvalue()

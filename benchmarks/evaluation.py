@@ -22,7 +22,7 @@ from ptr_robot.data.robots.normalisers import Normaliser
 from ptr_robot.data.robots.slots import SlotMap
 from ptr_robot.data.segments.source import UnifiedMap
 from ptr_robot.envs.registry import environment_type
-from ptr_robot.eval.interface import RolloutEpisode, RolloutObservation
+from ptr_robot.eval.rollout_policy import RolloutEpisode, RolloutObservation
 from ptr_robot.eval.rollouts import RolloutConfig, rollout
 from ptr_robot.eval.saved_policy import CheckpointPolicy
 from ptr_robot.method.ptr.belief import BeliefTokenizer

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from ptr_robot.envs.base import CameraConfig
 from ptr_robot.envs.metaworld.environment import DEFAULT_CAMERAS, MetaWorldEnvironment
 from ptr_robot.envs.registry import environment_type
-from ptr_robot.eval.interface import RolloutEpisode, RolloutObservation
+from ptr_robot.eval.rollout_policy import RolloutEpisode, RolloutObservation
 from ptr_robot.eval.rollouts import RolloutConfig, rollout
 
 METAWORLD = environment_type("metaworld")

@@ -9,6 +9,7 @@ from typing import Any
 
 from ptr_robot.errors import ConfigError, DataError, require
 
+_MOST_DIGITS = 18
 _MOST_YAML_VALUES = 100_000  # with every alias written out: a few lines of nested ones stand for billions
 
 
@@ -83,6 +84,11 @@ def _num_values(node: Any, known: dict[int, int]) -> int:
         pairs = [child if isinstance(child, tuple) else (child,) for child in node.value]
         known[id(node)] = 1 + sum(_num_values(part, known) for pair in pairs for part in pair)
     return known[id(node)]
+
+
+def is_episode_number(name: str) -> bool:
+    """Whether the name of a JSON field is the number of an episode: plain digits, as many as a number may have."""
+    return name.isascii() and name.isdecimal() and len(name) <= _MOST_DIGITS
 
 
 def read_text(path: Path, remedy: str) -> str:

@@ -65,7 +65,9 @@ def test_run_twice_it_does_nothing_twice(root: Path, capsys: pytest.CaptureFixtu
     assert run(["demo", f"--output_dir={root}", "--scale=smoke"]) == 0
     assert {path: path.stat().st_mtime_ns for path in before} == before
     shown = capsys.readouterr().out
-    assert all(word in shown for word in ("SFT", "PTR (paper)", "SFT, screened", "gap share", "One training seed"))
+    assert all(
+        word in shown for word in ("SFT", "PTR, as published", "SFT, screened", "gap share", "One training seed")
+    )
 
 
 def test_an_interrupted_training_is_gone_on_with(root: Path) -> None:
@@ -109,7 +111,7 @@ def test_another_seed_is_other_work(root: Path) -> None:
 def test_the_table_and_the_file_agree(root: Path, findings: DemoFindings) -> None:
     record = json.loads((root / "comparison.json").read_text())
     rows = comparison_rows(findings.comparison)
-    assert [row[0] for row in rows] == ["SFT", "PTR (paper)", "SFT, screened", "SFT, clean part"]
+    assert [row[0] for row in rows] == ["SFT", "PTR, as published", "SFT, screened", "SFT, clean part"]
     for method, row in zip(STUDY.methods, rows, strict=True):
         assert row[1].startswith(f"{record['methods'][method.name]['success']['estimate']:.2f} [")
 

@@ -15,7 +15,7 @@ from ptr_robot.envs import registry
 from ptr_robot.envs.base import CameraConfig, Environment, EnvironmentType, StepLimits, VectorFeature
 from ptr_robot.envs.registry import environment_names, environment_type, register_environment
 from ptr_robot.errors import ConfigError
-from ptr_robot.eval.interface import RolloutEpisode
+from ptr_robot.eval.rollout_policy import RolloutEpisode
 from ptr_robot.eval.rollouts import RolloutConfig, rollout
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from ptr_robot.envs.registry import environment_type
 from ptr_robot.eval.finished_episodes import FILE, FinishedEpisodes
-from ptr_robot.eval.interface import RolloutEpisode
 from ptr_robot.eval.results import EpisodeResult
+from ptr_robot.eval.rollout_policy import RolloutEpisode
 from ptr_robot.eval.rollouts import RolloutConfig, rollout
 
 DONE = EpisodeResult("reach-v3", seed=4, is_success=True, num_steps=7, num_looks=0, initial_state=None)

@@ -13,7 +13,7 @@ from ptr_robot.envs.metaworld.environment import MetaWorldEnvironment
 from ptr_robot.envs.metaworld.tasks import instructions
 from ptr_robot.errors import ConfigError
 from ptr_robot.eval.evaluation import EvaluationConfig, PolicyFlags
-from ptr_robot.eval.interface import RolloutEpisode, RolloutObservation
+from ptr_robot.eval.rollout_policy import RolloutEpisode, RolloutObservation
 from ptr_robot.eval.saved_policy import (
     CheckpointPolicy,
     cameras_by_key,

@@ -55,16 +55,16 @@ def test_every_cell_has_a_record_that_says_how_it_came_about(root: Path) -> None
 
 def test_filters_and_weights_are_recorded_beside_the_truth(root: Path) -> None:
     clean = read_record(record_path(root, "mixed", "clean", 0))
-    assert all((episode.weight == 0.0) == bool(episode.faults) for episode in clean.judged)
+    assert all((episode.weight == 0.0) == bool(episode.faults) for episode in clean.scored_episodes)
     assert clean.auroc["weight"]["any"] == 1.0
     knn = read_record(record_path(root, "mixed", "filter-knn", 0))
-    assert knn.num_training_episodes == sum(episode.weight == 1.0 for episode in knn.judged) == 2
-    kept = [episode.score for episode in knn.judged if episode.weight]
-    assert min(kept) >= max(episode.score for episode in knn.judged if not episode.weight)
+    assert knn.num_training_episodes == sum(episode.weight == 1.0 for episode in knn.scored_episodes) == 2
+    kept = [episode.score for episode in knn.scored_episodes if episode.weight]
+    assert min(kept) >= max(episode.score for episode in knn.scored_episodes if not episode.weight)
     paper = read_record(record_path(root, "mixed", "paper", 0))
-    assert all(0.25 <= episode.weight <= 4.0 for episode in paper.judged if episode.weight is not None)
+    assert all(0.25 <= episode.weight <= 4.0 for episode in paper.scored_episodes if episode.weight is not None)
     sft = read_record(record_path(root, "mixed", "sft", 0))
-    assert all(episode.weight is None for episode in sft.judged)
+    assert all(episode.weight is None for episode in sft.scored_episodes)
     assert sft.auroc == {"score": dict.fromkeys(paper.auroc["score"])} | {"weight": sft.auroc["weight"]}
 
 
@@ -79,7 +79,7 @@ def test_a_second_run_does_nothing(root: Path, capsys: pytest.CaptureFixture) ->
     assert {path: path.stat().st_mtime_ns for path in root.glob("records/**/*.json")} == before
     assert {path: path.read_bytes() for path in root.glob("logs/*")} == logs
     shown = capsys.readouterr().out
-    assert all(word in shown for word in ("PTR (paper)", "against sft", "AUROC", "tables.md"))
+    assert all(word in shown for word in ("PTR, as published", "against sft", "AUROC", "tables.md"))
     assert max(len(line) for line in shown.splitlines() if "tables.md" not in line) <= 80
 
 
@@ -161,12 +161,13 @@ def test_results_of_two_versions_of_a_library_are_pointed_out(tmp_path: Path) ->
 
 
 def test_records_of_version_0_1_are_read(root: Path, tmp_path: Path) -> None:
-    """Which called the seed of an evaluation episode its layout."""
+    """Which called the seed of an evaluation episode its layout, and scored episodes judged."""
     path = record_path(root, "mixed", "sft", 0)
     content = json.loads(path.read_text())
     content["episodes"] = [{**e, "layout": e["seed"]} for e in content["episodes"]]
     for episode in content["episodes"]:
         del episode["seed"]
+    content["judged"] = content.pop("scored_episodes")
     old = tmp_path / "0.json"
     old.write_text(json.dumps(content))
     assert read_record(old) == read_record(path)

@@ -114,6 +114,10 @@ class EnvironmentType(ABC):
     def instruction(self, task: str) -> str:
         """What the robot is told in a task."""
 
+    def task_title(self, task: str) -> str:
+        """What tables call a task: by default its full name."""
+        return task
+
     @abstractmethod
     def step_limits(self, task: str) -> StepLimits:
         """When an episode of the task counts as failed."""

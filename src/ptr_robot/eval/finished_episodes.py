@@ -7,8 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ptr_robot.errors import DataError
-from ptr_robot.eval.interface import RolloutEpisode
 from ptr_robot.eval.results import EpisodeResult
+from ptr_robot.eval.rollout_policy import RolloutEpisode
 
 FILE = "eval_progress.jsonl"
 

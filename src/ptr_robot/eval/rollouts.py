@@ -15,8 +15,8 @@ import numpy.typing as npt
 from ptr_robot.envs.base import CameraConfig, Environment, EnvironmentType, Image
 from ptr_robot.envs.workers import worker_processes
 from ptr_robot.errors import ConfigError, ShapeError
-from ptr_robot.eval.interface import RolloutEpisode, RolloutObservation, RolloutPolicy
 from ptr_robot.eval.results import EpisodeResult, RolloutResult
+from ptr_robot.eval.rollout_policy import RolloutEpisode, RolloutObservation, RolloutPolicy
 from ptr_robot.eval.videos import write_video
 
 PolicyFactory = Callable[[], RolloutPolicy]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ptr_robot.envs.base import CameraConfig, EnvironmentType
 from ptr_robot.errors import ConfigError
-from ptr_robot.eval.interface import RolloutEpisode, RolloutObservation
+from ptr_robot.eval.rollout_policy import RolloutEpisode, RolloutObservation
 from ptr_robot.policy.deployed import DeployedPolicy, RobotObservation
 from ptr_robot.train.sources import SourceRecord
 from ptr_robot.train.trained import load_trained, pretrained_folder

@@ -6,7 +6,7 @@ from collections.abc import Container
 from pathlib import Path
 
 from ptr_robot.errors import DataError
-from ptr_robot.text_files import read_json
+from ptr_robot.text_files import is_episode_number, read_json
 
 FORMAT = 1
 MARKS = ("keep", "drop")
@@ -36,9 +36,13 @@ def read_marks(file: Path, known: Container[int], total_frames: int | None = Non
         )
     marks = {}
     for name, mark in entries["verdicts"].items():
-        if mark not in MARKS:
-            raise DataError(f"{file}: episode {name} is marked {mark!r}; a mark is one of: {', '.join(MARKS)}")
-        if not (name.isascii() and name.isdecimal()) or int(name) not in known:
-            raise DataError(f"{file} marks episode {name!r}, which the dataset does not have; is it another's file?")
+        if not isinstance(mark, str) or mark not in MARKS:
+            raise DataError(
+                f"{file}: episode {name[:60]} is marked {str(mark)[:60]!r}; a mark is one of: {', '.join(MARKS)}"
+            )
+        if not is_episode_number(name) or int(name) not in known:
+            raise DataError(
+                f"{file} marks episode {name[:60]!r}, which the dataset does not have; is it another's file?"
+            )
         marks[int(name)] = str(mark)
     return marks

@@ -36,7 +36,7 @@ class DemoFindings:
     comparison: Comparison
     dataset: Path
     truths: dict[int, EpisodeTruth]
-    judged: dict[str, list[ScoredEpisode]]  # by method; of those that score or weigh episodes themselves
+    scored: dict[str, list[ScoredEpisode]]  # by method; of those that score or weigh episodes themselves
     curves: dict[str, dict[str, list[float | None]]]  # by method: what training recorded over its steps
 
 
@@ -64,15 +64,15 @@ def read_findings(study: Study, root: Path) -> DemoFindings:
     cells = {record.method: record for record in records.done}
     (setting,) = study.settings.values()
     dataset = dataset_job(study, root, setting, study.seeds[0]).output
-    judged = {row.name: _scored(cells[row.name]) for row in study.methods if row.weighs_itself}
-    outcomes = tuple(_outcome(row, cells[row.name], judged.get(row.name, [])) for row in study.methods)
+    scored = {row.name: _scored(cells[row.name]) for row in study.methods if row.weighs_itself}
+    outcomes = tuple(_outcome(row, cells[row.name], scored.get(row.name, [])) for row in study.methods)
     return DemoFindings(
         study=study,
         root=root,
         comparison=Comparison(outcomes, study.baseline, study.upper_bound),
         dataset=dataset,
         truths=_truths(dataset),
-        judged=judged,
+        scored=scored,
         curves={row.name: cells[row.name].curves for row in study.methods},
     )
 
@@ -86,8 +86,8 @@ def _truths(dataset: Path) -> dict[int, EpisodeTruth]:
 
 def _scored(cell: CellRecord) -> list[ScoredEpisode]:
     """The episodes that training scored; one too short to have a chunk is never met."""
-    return [episode for episode in cell.judged if episode.score is not None and episode.weight is not None]
+    return [episode for episode in cell.scored_episodes if episode.score is not None and episode.weight is not None]
 
 
-def _outcome(row: MethodRow, cell: CellRecord, judged: list[ScoredEpisode]) -> MethodOutcome:
-    return MethodOutcome(row.name, row.label, cell.episodes, weight_auroc(judged))
+def _outcome(row: MethodRow, cell: CellRecord, scored: list[ScoredEpisode]) -> MethodOutcome:
+    return MethodOutcome(row.name, row.label, cell.episodes, weight_auroc(scored))

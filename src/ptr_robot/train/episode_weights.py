@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ptr_robot.data.segments.dataset import SegmentDataset
 from ptr_robot.errors import ConfigError, DataError
-from ptr_robot.text_files import read_json
+from ptr_robot.text_files import is_episode_number, read_json
 
 _LEAST = 1e-6
 
@@ -49,13 +49,16 @@ def _read(file: Path) -> dict[int, float]:
         raise DataError(f'{file}: must be an object such as {{"0": 1.0, "1": 0.25}}')
     weights = {}
     for name, value in entries.items():
-        is_weight = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        is_weight = is_number and -math.inf < value < math.inf  # which a whole number too large for a float is, too
         if is_weight and value > 0 and not _LEAST <= value <= 1 / _LEAST:
             raise DataError(
                 f"{file}: episode {name} weighs {value}; weights count against each other, so bring them between "
                 f"{_LEAST} and {1 / _LEAST:.0f} (or 0)"
             )
-        if not name.isdecimal() or not is_weight or value < 0:
-            raise DataError(f"{file}: {name!r}: {value!r} is no weight of an episode; give index and a number >= 0")
+        if not is_episode_number(name) or not is_weight or value < 0:
+            raise DataError(
+                f"{file}: {name[:60]!r}: {value!r} is no weight of an episode; give index and a number >= 0"
+            )
         weights[int(name)] = float(value)
     return weights

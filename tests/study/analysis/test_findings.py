@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ptr_robot.envs.registry import environment_type
 from ptr_robot.study.analysis.findings import find
 from ptr_robot.study.analysis.pooling import find_pooling, pooling_table
 from ptr_robot.study.analysis.sweeps import find_sweeps, sweep_table, swept_methods
@@ -25,7 +26,7 @@ RATES = {
     "clean": {0: 0.8, 1: 0.9, 2: 0.9},
     "placebo-of-mine": {0: 0.4},
 }
-JUDGED = (
+SCORED = (
     ScoredEpisode(0, 0, "a", ("jitter",), 1.0, 0.5),
     ScoredEpisode(0, 1, "a", (), 2.0, 1.5),
     ScoredEpisode(0, 2, "a", (), 0.5, 1.0),
@@ -37,7 +38,9 @@ def headline():
     methods = ["sft", "paper", "clean"]
     study = read_study("headline", {"settings": ["mixed"], "tasks": ["push", "reach"], "methods": methods})
     cells = [
-        made_cell("mixed", name, seed, {"push-v3": rate, "reach-v3": rate + 0.1}, judged=JUDGED, auroc=_auroc(name))
+        made_cell(
+            "mixed", name, seed, {"push-v3": rate, "reach-v3": rate + 0.1}, scored_episodes=SCORED, auroc=_auroc(name)
+        )
         for name, rates in RATES.items()
         for seed, rate in rates.items()
     ]
@@ -89,10 +92,11 @@ def test_weights_of_good_and_faulty_episodes_are_means_over_seeds() -> None:
 
 def test_the_table_says_the_same(headline) -> None:
     (setting,) = find(headline).settings
-    table = success_table(setting, "sft")
+    table = success_table(setting, headline.study)
     assert table.rows[0][1:] == ("0.42 [.27, .56]".replace("0.", "."), "–", "–")
     assert table.rows[1][1].startswith(".58 [")
     assert table.rows[1][2] == "+.17 [+.02, +.31]"
+    assert f"Every row trains the policy preset {headline.study.policy.preset}." in table.note
     assert table.rows[1][3].startswith("33% [")
     assert table.rows[2][2] == "+.50 [+.36, +.61]"  # equal on all seeds: what 60 episodes leave open
     assert "3 seeds of 20 evaluation episodes" in table.note
@@ -103,7 +107,7 @@ def test_detection_has_a_column_a_fault_with_its_count(headline) -> None:
     (setting,) = find(headline).settings
     table = detection_table(setting)
     assert table.columns == ("AUROC", "any (1)", "jitter (1)")
-    assert table.rows == (("PTR (paper): score", ".50", ".50"),)
+    assert table.rows == (("PTR, as published: score", ".50", ".50"),)
 
 
 def test_a_sweep_is_made_of_rows_that_differ_in_one_setting(tmp_path: Path) -> None:
@@ -142,7 +146,7 @@ def test_a_generalist_is_compared_with_the_specialist_of_each_task() -> None:
     assert finding.generalist.estimate == pytest.approx(0.55)
     assert finding.difference.estimate == pytest.approx(0.2)
     assert finding.specialist_by_task[tasks["coffee-push"]] == pytest.approx(0.3)
-    table = pooling_table((finding,))
+    table = pooling_table((finding,), environment_type("metaworld"))
     assert len(table.rows) == 2
     assert table.rows[1][-1].startswith("+.20 [")
 

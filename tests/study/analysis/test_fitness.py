@@ -9,6 +9,7 @@ import pytest
 from ptr_robot.study.analysis.findings import find
 from ptr_robot.study.report.figures import draw_figures
 from ptr_robot.study.report.tables import success_table
+from ptr_robot.study.spec.definition import Study
 from ptr_robot.study.spec.definition_file import read_study
 from ptr_robot.study.spec.methods import REGISTRY
 from tests.study.made_records import made_cell, made_records
@@ -17,10 +18,14 @@ METHODS = ["sft", "true-labels", "true-labels-sampler", "true-labels-zero", "sft
 SEEDS = (0, 1, 2, 3)
 
 
+def headline() -> Study:
+    return read_study("headline", {"settings": ["mixed"], "tasks": ["reach"], "methods": METHODS})
+
+
 def fitness(**rates: float):
     """Every seed has these rates; names with dashes are written with underscores."""
     given = {name.replace("_", "-"): rate for name, rate in rates.items()}
-    study = read_study("headline", {"settings": ["mixed"], "tasks": ["reach"], "methods": METHODS})
+    study = headline()
     cells = [made_cell("mixed", name, seed, {"reach-v3": rate}) for name, rate in given.items() for seed in SEEDS]
     return find(made_records(study, cells)).settings[0]
 
@@ -35,7 +40,7 @@ def test_a_setting_is_fit_where_one_way_of_applying_true_labels_wins():
 def test_a_setting_where_true_labels_do_not_help_says_so_in_tables_and_figures(tmp_path: Path):
     setting = fitness(sft=0.5, true_labels=0.4, true_labels_sampler=0.5)
     assert setting.fitness.is_fit is False
-    assert "not fit: even true labels do not help" in success_table(setting, "sft").markdown()
+    assert "not fit: even true labels do not help" in success_table(setting, headline()).markdown()
     assert setting.fitness.warning == "not fit: even true labels do not help"
 
 
@@ -65,7 +70,7 @@ def test_figures_carry_the_warning(tmp_path: Path, monkeypatch):
     monkeypatch.setattr(
         "ptr_robot.study.report.figures.write_figure", lambda figure, path: titles.append(figure.get_suptitle()) or path
     )
-    study = read_study("headline", {"settings": ["mixed"], "tasks": ["reach"], "methods": METHODS})
+    study = headline()
     cells = [made_cell("mixed", name, seed, {"reach-v3": 0.5}) for name in METHODS[:2] for seed in SEEDS]
     draw_figures(find(made_records(study, cells)), (), tmp_path)
     assert any("even true labels do not help" in title.replace("\n", " ") for title in titles)

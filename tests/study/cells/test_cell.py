@@ -9,9 +9,9 @@ import yaml
 
 from ptr_robot.eval.results import RolloutResult
 from ptr_robot.study.cells.cell import Cell
+from ptr_robot.study.cells.cell_rollouts import evaluate_cell
 from ptr_robot.study.cells.data import CellData
 from ptr_robot.study.cells.data_jobs import CollectJob, RuleJob, robot_identity
-from ptr_robot.study.cells.evaluation import evaluate_cell
 from ptr_robot.study.cells.plan import plan_cells
 from ptr_robot.study.cells.scored_episode import ScoredEpisode
 from ptr_robot.study.cells.training import non_default_settings
@@ -65,7 +65,7 @@ def test_a_pooled_policy_meets_each_task_with_its_own_source(pooled: Cell) -> No
     record = pooled.read()
     assert record.is_done
     assert record.tasks == ("reach-v3", "push-v3")
-    assert {episode.source for episode in record.judged} == {0, 1}
+    assert {episode.source for episode in record.scored_episodes} == {0, 1}
     assert record.curves["step"] == [1, 2, 3, 4]
     sources = read_sources(_pretrained(pooled))
     first, second = (set(source.action_map.slots.mask.nonzero()[0]) for source in sources)
@@ -135,7 +135,7 @@ def test_every_task_and_seed_has_its_own_maps_and_layouts(pooled: Cell, monkeypa
         seen.append((tuple(tasks), set(policy._deployed._robot.action_map.slots.mask.nonzero()[0]), set(seeds)))
         return RolloutResult(())
 
-    monkeypatch.setattr("ptr_robot.study.cells.evaluation.rollout", watched)
+    monkeypatch.setattr("ptr_robot.study.cells.cell_rollouts.rollout", watched)
     tasks = [source.tasks for source in pooled.sources]
     for seed in (0, 1):
         evaluate_cell(pooled.run_folder, METAWORLD, tasks, EvaluationSettings(episodes=1000), seed, 96)

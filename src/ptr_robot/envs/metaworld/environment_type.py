@@ -52,6 +52,10 @@ class MetaWorld(EnvironmentType):
         """As LeRobot words it."""
         return instructions()[task]
 
+    def task_title(self, task: str) -> str:
+        """Without its version, which is the same for all."""
+        return task.removesuffix("-v3")
+
     def step_limits(self, task: str) -> StepLimits:  # noqa: ARG002 (the same for all)
         """LeRobot's environment stops after 400 steps, Meta-World's simulator after 500."""
         return StepLimits(usual=400, most=MAX_STEPS)

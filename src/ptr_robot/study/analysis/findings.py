@@ -157,8 +157,8 @@ def _find_detection(records: StudyRecords, setting: str, method: str, title: str
         for kind in kinds:
             areas = [area for cell in cells if (area := cell.auroc.get(value, {}).get(kind)) is not None]
             if areas:
-                num_faulty = sum(count_of(cell.judged, kind) for cell in cells)
-                num_good = sum(not episode.faults for cell in cells for episode in cell.judged)
+                num_faulty = sum(count_of(cell.scored_episodes, kind) for cell in cells)
+                num_good = sum(not episode.faults for cell in cells for episode in cell.scored_episodes)
                 found.append(DetectionFinding(method, title, value, kind, mean_interval(areas), num_faulty, num_good))
     return found
 

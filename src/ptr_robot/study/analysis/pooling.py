@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ptr_robot.envs.base import EnvironmentType
 from ptr_robot.eval.success_statistics import Interval
 from ptr_robot.study.analysis.seed_statistics import Outcomes, mean_interval, paired_difference
 from ptr_robot.study.cells.record import CellRecord
@@ -41,7 +42,7 @@ def find_pooling(records: StudyRecords) -> tuple[PoolingFinding, ...]:
     return tuple(found)
 
 
-def pooling_table(findings: tuple[PoolingFinding, ...]) -> TextTable | None:
+def pooling_table(findings: tuple[PoolingFinding, ...], environment_type: EnvironmentType) -> TextTable | None:
     """Two rows a method."""
     if not findings:
         return None
@@ -55,7 +56,7 @@ def pooling_table(findings: tuple[PoolingFinding, ...]) -> TextTable | None:
             against = difference if isinstance(difference, str) else difference_with_interval(difference)
             cells = (rate(rates.get(task)) for task in tasks)
             rows.append((f"{finding.title}, {title}", *cells, rate_with_interval(mean), against))
-    columns = ("policy", *(task.removesuffix("-v3") for task in tasks), "all", "difference")
+    columns = ("policy", *(environment_type.task_title(task) for task in tasks), "all", "difference")
     note = (
         "The difference is generalist minus specialists, paired by seed; every policy meets the same layouts. "
         "Intervals here are over seeds alone."

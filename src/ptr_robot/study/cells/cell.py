@@ -16,9 +16,9 @@ from ptr_robot.errors import PTRError
 from ptr_robot.files import fingerprint
 from ptr_robot.method.scoring.config import ScreeningConfig
 from ptr_robot.study.analysis.detection import auroc_by_fault, mean_weights
+from ptr_robot.study.cells.cell_rollouts import evaluate_cell
 from ptr_robot.study.cells.data import CellData, CellSource
 from ptr_robot.study.cells.data_jobs import robot_identity
-from ptr_robot.study.cells.evaluation import evaluate_cell
 from ptr_robot.study.cells.pretraining import PretrainJob
 from ptr_robot.study.cells.record import FAILED, CellRecord, read_record, record_path, write_record
 from ptr_robot.study.cells.training import curves_of, non_default_settings, train_config
@@ -135,13 +135,13 @@ class Cell(Job):
             self.run_folder, environment_type(self.env), tasks, self.evaluation, self.seed, self.camera_size
         )
         evaluated = time.monotonic()
-        judged = data.judged(self.run_folder, self.row)
+        scored = data.scored_episodes(self.run_folder, self.row)
         record = self._record(
             episodes=episodes,
-            judged=judged,
-            auroc={name: auroc_by_fault(judged, attrgetter(name)) for name in ("score", "weight")},
-            mean_weight=mean_weights(judged),
-            num_training_episodes=data.num_training_episodes(judged, self.row),
+            scored_episodes=scored,
+            auroc={name: auroc_by_fault(scored, attrgetter(name)) for name in ("score", "weight")},
+            mean_weight=mean_weights(scored),
+            num_training_episodes=data.num_training_episodes(scored, self.row),
             curves=curves_of(self.run_folder),
         )
         if not self.keeps_checkpoints:

@@ -85,24 +85,24 @@ class CellData:
             return self.sources[0].fields()
         return {"sources": [SourceConfig(**source.fields()) for source in self.sources]}
 
-    def num_training_episodes(self, judged: Sequence[ScoredEpisode], row: MethodRow) -> int:
+    def num_training_episodes(self, scored: Sequence[ScoredEpisode], row: MethodRow) -> int:
         """Episodes that count at all, of all sources; screening decides after the data was prepared."""
         if training_method(row.method).leaves_out_episodes:
-            return sum(episode.weight is None or episode.weight > 0 for episode in judged)
+            return sum(episode.weight is None or episode.weight > 0 for episode in scored)
         return sum(source.num_training_episodes for source in self.sources)
 
-    def judged(self, run: Path, row: MethodRow) -> tuple[ScoredEpisode, ...]:
+    def scored_episodes(self, run: Path, row: MethodRow) -> tuple[ScoredEpisode, ...]:
         """Every episode with what the training thought of it, or else what was decided before."""
         found = training_scores(run) if row.weighs_itself else {}
-        judged = []
+        scored = []
         for number, source in enumerate(self.sources):
             for episode, truth in source.truths.items():
                 score, weight = found.get((number, episode), (None, None))
                 kinds = fault_kinds_of(truth)
                 score = source.scores.get(episode) if score is None else score
                 weight = source.decided_weight(episode) if weight is None else weight
-                judged.append(ScoredEpisode(number, episode, source.tasks[episode], kinds, score, weight))
-        return tuple(judged)
+                scored.append(ScoredEpisode(number, episode, source.tasks[episode], kinds, score, weight))
+        return tuple(scored)
 
 
 def _prepare(source: CellSource, row: MethodRow, weights_file: Path) -> PreparedSource:

@@ -49,9 +49,9 @@ def episode_weights(
     weights: dict[int, float] = {}
     for group in _by_task(suspicions):
         values = np.array([suspicion.value for suspicion in group])
-        judged = values[~np.isnan(values)]
-        deviation = float(judged.std()) if len(judged) else 0.0
-        z_scores = (judged.mean() - values) / deviation if deviation > 0 else np.zeros(len(values))
+        known = values[~np.isnan(values)]
+        deviation = float(known.std()) if len(known) else 0.0
+        z_scores = (known.mean() - values) / deviation if deviation > 0 else np.zeros(len(values))
         z_scores = np.nan_to_num(z_scores, nan=0.0)
         clipped = np.clip(np.exp(z_scores / choice.beta), choice.w_min, choice.w_max)
         weights |= {s.episode_index: float(weight) for s, weight in zip(group, clipped, strict=True)}

@@ -36,7 +36,7 @@ class CellRecord:
     status: str = DONE
     reason: str | None = None
     episodes: tuple[EpisodeOutcome, ...] = ()
-    judged: tuple[ScoredEpisode, ...] = ()
+    scored_episodes: tuple[ScoredEpisode, ...] = ()
     auroc: dict[str, dict[str, float | None]] = field(default_factory=dict)
     mean_weight: dict[str, float | None] = field(default_factory=dict)
     num_training_episodes: int = 0
@@ -91,8 +91,9 @@ def read_record(path: Path) -> CellRecord | None:
         content = read_json(path, "remove it and run again")
         del content["success"], content["success_by_task"]
         content["episodes"] = tuple(_read_outcome(episode) for episode in content["episodes"])
-        content["judged"] = tuple(
-            ScoredEpisode(**{**episode, "faults": tuple(episode["faults"])}) for episode in content["judged"]
+        scored = content.pop("judged") if "judged" in content else content["scored_episodes"]  # the former: 0.1
+        content["scored_episodes"] = tuple(
+            ScoredEpisode(**{**episode, "faults": tuple(episode["faults"])}) for episode in scored
         )
         return CellRecord(**content)
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -42,7 +42,7 @@ def training_scores(run: Path) -> dict[tuple[int, int], tuple[float | None, floa
 
 def scored_episodes(run: Path, truths: Mapping[int, EpisodeTruth], tasks: Mapping[int, str]) -> list[ScoredEpisode]:
     """The records of a run on one dataset with their ground truth; episodes that were never scored are left out."""
-    judged = []
+    scored = []
     for (source, number), (score, weight) in training_scores(run).items():
         if number not in truths:
             raise DataError(
@@ -50,5 +50,5 @@ def scored_episodes(run: Path, truths: Mapping[int, EpisodeTruth], tasks: Mappin
             )
         if score is not None and weight is not None:
             kinds = fault_kinds_of(truths[number])
-            judged.append(ScoredEpisode(source, number, tasks[number], kinds, score, weight))
-    return judged
+            scored.append(ScoredEpisode(source, number, tasks[number], kinds, score, weight))
+    return scored

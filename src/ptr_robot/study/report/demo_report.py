@@ -107,7 +107,7 @@ def draw_figures(findings: DemoFindings) -> list[Figure]:
     ]
     figures.draw_success(comparison, drawn[0].path)
     figures.draw_training(findings.curves, titles, drawn[1].path)
-    for name, episodes in findings.judged.items():
+    for name, episodes in findings.scored.items():
         weights, scores = folder / f"weights-{name}.png", folder / f"scores-{name}.png"
         figures.draw_weights(episodes, titles[name], comparison.outcome(name).auroc, weights)
         figures.draw_scores(episodes, titles[name], scores)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ptr_robot.envs.base import EnvironmentType
 from ptr_robot.study.analysis.findings import MethodFinding, SettingFinding, StudyFindings
 from ptr_robot.study.report.text_table import (
     NOTHING,
@@ -11,6 +12,7 @@ from ptr_robot.study.report.text_table import (
     rate_with_interval,
     share_with_interval,
 )
+from ptr_robot.study.spec.definition import Study
 
 NOTES = (
     "Success is the mean over tasks and seeds; in brackets are 95% intervals. Those of success and the difference to "
@@ -25,9 +27,9 @@ NOTES = (
 )
 
 
-def success_table(finding: SettingFinding, baseline: str) -> TextTable:
+def success_table(finding: SettingFinding, study: Study) -> TextTable:
     """One row a method: average, difference to the baseline, share of the gap."""
-    columns: tuple[str, ...] = ("method", "success", f"against {baseline}", "gap share")
+    columns: tuple[str, ...] = ("method", "success", f"against {study.baseline}", "gap share")
     rows: list[tuple[str, ...]] = [
         (
             method.title,
@@ -40,13 +42,14 @@ def success_table(finding: SettingFinding, baseline: str) -> TextTable:
     if len({len(method.seeds) for method in finding.methods}) > 1:
         columns = (*columns, "seeds")
         rows = [(*row, str(len(method.seeds))) for row, method in zip(rows, finding.methods, strict=True)]
-    note = f"{_counts(finding)} For a verdict on methods: {finding.fitness.verdict}"
+    size = f"Every row trains the policy preset {study.policy.preset}."
+    note = f"{_counts(finding)} {size} For a verdict on methods: {finding.fitness.verdict}"
     return TextTable(f"{finding.setting}: {finding.title}", columns, tuple(rows), note)
 
 
-def task_table(finding: SettingFinding) -> TextTable:
+def task_table(finding: SettingFinding, environment_type: EnvironmentType) -> TextTable:
     """Success by task."""
-    columns = ("success by task", *(task.removesuffix("-v3") for task in finding.tasks), "all")
+    columns = ("success by task", *(environment_type.task_title(task) for task in finding.tasks), "all")
     rows = [
         (
             method.title,
@@ -59,7 +62,7 @@ def task_table(finding: SettingFinding) -> TextTable:
 
 
 def detection_table(finding: SettingFinding) -> TextTable | None:
-    """AUROC of every score and weight by fault, with the number of episodes of each; None where none was judged."""
+    """AUROC of every score and weight by fault, with the number of episodes of each; None where none has one."""
     if not finding.detection:
         return None
     faults = list(dict.fromkeys(found.fault for found in finding.detection))
@@ -97,9 +100,14 @@ def time_table(findings: StudyFindings) -> TextTable:
     return TextTable("", ("seconds a cell", "prepare", "train", "evaluate", "record", "all"), tuple(rows))
 
 
-def setting_tables(finding: SettingFinding, baseline: str) -> list[TextTable]:
+def setting_tables(finding: SettingFinding, study: Study) -> list[TextTable]:
     """All tables of a setting."""
-    tables = [success_table(finding, baseline), task_table(finding), detection_table(finding), weight_table(finding)]
+    tables = [
+        success_table(finding, study),
+        task_table(finding, study.environment_type),
+        detection_table(finding),
+        weight_table(finding),
+    ]
     return [table for table in tables if table is not None]
 
 

@@ -6,6 +6,7 @@ from ptr_robot.method.ptr.config import PRESETS as PTR_PRESETS
 from ptr_robot.scorers import get_scorer, scorer_names
 from ptr_robot.study.spec.method_row import TRUTH, EpisodeFilter, EpisodeWeighting, MethodRow
 
+AS_PUBLISHED = "PTR, as published"  # the method "paper": the settings that the paper states
 _CLEAN = EpisodeFilter(TRUTH)
 _TITLES = {name: get_scorer(name).title for name in scorer_names()}
 
@@ -15,7 +16,7 @@ _CONTROLS = (
     MethodRow("aux-only", "PTR's losses alone (α=0)", "paper", {"weights": {"alpha": 0.0}}),
     MethodRow("placebo", "PTR, weights permuted", "paper", {"weights": {"permute": True}}),
     MethodRow("clean", "SFT, clean part", filter=_CLEAN),
-    MethodRow("clean-ptr", "PTR (paper), clean part", "paper", filter=_CLEAN),
+    MethodRow("clean-ptr", f"{AS_PUBLISHED}, clean part", "paper", filter=_CLEAN),
     MethodRow("true-labels", "true labels, weights .25/4", weighting=EpisodeWeighting(TRUTH)),
     MethodRow(
         "true-labels-sampler",
@@ -27,12 +28,14 @@ _CONTROLS = (
     MethodRow("true-labels-zero", "true labels, weights 0/1", weighting=EpisodeWeighting(TRUTH, w_min=0.0, w_max=1.0)),
 )
 _PRESETS = tuple(
-    MethodRow(name, f"PTR ({name})", name) for name in PTR_PRESETS if name not in {row.name for row in _CONTROLS}
+    MethodRow(name, AS_PUBLISHED if name == "paper" else f"PTR ({name})", name)
+    for name in PTR_PRESETS
+    if name not in {row.name for row in _CONTROLS}
 )
 _SCREENED = (
     MethodRow("screened", "SFT, screened", "screened"),
     MethodRow("screened-sampler", "SFT, screened, sampler", "screened", apply="sampler"),
-    MethodRow("paper-sampler", "PTR (paper), sampler", "paper", apply="sampler"),
+    MethodRow("paper-sampler", f"{AS_PUBLISHED}, sampler", "paper", apply="sampler"),
 )
 _FILTERS = tuple(
     MethodRow(f"filter-{rule}", f"better half by {title}", filter=EpisodeFilter(rule))

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ptr_robot.cli.main import main
 from ptr_robot.errors import PTRError
 
 from ..fuzz.conftest import no_output
@@ -116,6 +117,15 @@ def _work_in_child(work: Work, watch: _Watch | None, writer: int) -> None:
     with os.fdopen(writer, "w", errors="replace") as pipe:
         pipe.write(report)
     os._exit(code)
+
+
+def run_command(arguments: list[str]) -> None:
+    """As the shell would; what it complains about in one line is an error of this package, the rest passes through."""
+    try:
+        main(arguments)
+    except SystemExit as ending:
+        if ending.code:
+            raise PTRError(f"ptr {arguments[0]} ended with {ending.code}") from ending
 
 
 def warm(work: Work) -> None:

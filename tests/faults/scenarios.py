@@ -10,11 +10,9 @@ from pathlib import Path
 
 import yaml
 
-from ptr_robot.cli.main import main
 from ptr_robot.data.cache.tables import open_tables
 from ptr_robot.data.corruptions import corrupt_dataset, paper_corruptions
 from ptr_robot.data.lerobot.index import open_index
-from ptr_robot.errors import PTRError
 from ptr_robot.policy.vla.registration import VLAChoice
 from ptr_robot.study.engine import runner
 from ptr_robot.study.engine.job_workers import JobResult
@@ -23,6 +21,8 @@ from ptr_robot.train.checkpoint import latest_checkpoint
 from ptr_robot.train.config import DatasetConfig, TrainConfig
 from ptr_robot.train.loop import train
 from ptr_robot.train.records import read_records
+
+from .harness import run_command
 
 TIMES = {"steps_per_second", "data_wait_share"}
 STUDY = {
@@ -51,15 +51,6 @@ def tree(root: Path, *left_out: str) -> dict[str, bytes]:
     """Every file but locks, whose content means nothing, and those of other names that are left out."""
     files = [path for path in sorted(root.rglob("*")) if path.is_file() and path.suffix != ".lock"]
     return {str(path.relative_to(root)): path.read_bytes() for path in files if path.name not in left_out}
-
-
-def run_command(arguments: list[str]) -> None:
-    """As the shell would; what it complains about in one line is an error of this package, the rest passes through."""
-    try:
-        main(arguments)
-    except SystemExit as ending:
-        if ending.code:
-            raise PTRError(f"ptr {arguments[0]} ended with {ending.code}") from ending
 
 
 def train_run(data: Path) -> Scenario:

@@ -108,11 +108,15 @@ def _check_read(config: TrainConfig, arguments: Sequence[str]) -> None:
 
 def _check_unchanged(config: TrainConfig, arguments: Sequence[str]) -> None:
     """A resumed run has the policy and the units that it began with."""
-    begun = parse_train_flags([f"--config_path={_settings_of_the_run(arguments)}"])
+    file = _settings_of_the_run(arguments)
+    begun = parse_train_flags([f"--config_path={file}"])
     method = (f"ptr.{name}" for name in flattened(dataclasses.asdict(PTRConfig())))
     names = [*_begun_policy(config), *_BEGUN_WITH, *method]
     for name in names:
-        old, new = (operator.attrgetter(name)(settings) for settings in (begun, config))
+        try:
+            old, new = (operator.attrgetter(name)(settings) for settings in (begun, config))
+        except AttributeError as error:
+            raise ConfigError(f"{file} lacks the setting {name}, which a run writes; put its own file back") from error
         if old != new:
             raise ConfigError(f"the run was begun with --{name}={old} and cannot go on with {new}; start another run")
 

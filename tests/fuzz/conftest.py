@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import resource
 import signal
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from ptr_robot.cli.main import main
 from ptr_robot.errors import PTRError
 
 INPUTS = int(os.environ.get("PTR_ROBOT_FUZZ", "0"))
@@ -40,6 +42,9 @@ fuzz_settings = settings(
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
+
+
+needs_time = pytest.mark.skipif(not INPUTS, reason="takes minutes: run it with make fuzz")
 
 
 class FileSystemWatch:
@@ -89,6 +94,25 @@ class Prober:
         assert "\n" not in complaint.strip()
         assert len(complaint) < 8000
 
+    def command(self, *arguments: str) -> None:
+        """The same of ``ptr`` by its own entry point: exit code 0, or 1 with one line."""
+        self(lambda: _run_command(arguments))
+
+
+def _run_command(arguments: tuple[str, ...]) -> None:
+    complaints = io.StringIO()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(complaints):
+        try:
+            main(arguments)
+        except SystemExit as ending:
+            code = ending.code
+    if code:
+        lines = complaints.getvalue().splitlines()
+        assert code == 1
+        assert [line.startswith("ptr: error: ") for line in lines].count(True) == 1, lines[-3:]
+        assert lines[-1].startswith("ptr: error: "), lines[-3:]
+        raise PTRError(lines[-1])
+
 
 def _too_slow(*_: object) -> None:
     raise AssertionError(f"an input took more than {LONGEST_SECONDS} s")
@@ -97,7 +121,8 @@ def _too_slow(*_: object) -> None:
 def _python_caches() -> list[str]:
     """Where Python keeps compiled modules, and libraries their locks and caches."""
     hugging_face = os.environ.get("HF_HOME", str(Path("~/.cache/huggingface").expanduser()))
-    return [sys.prefix, sys.base_prefix, str(Path(__file__).parents[2]), hugging_face]
+    matplotlib = [str(Path(place).expanduser()) for place in ("~/.config/matplotlib", "~/.cache/matplotlib")]
+    return [sys.prefix, sys.base_prefix, str(Path(__file__).parents[2]), hugging_face, *matplotlib]
 
 
 @pytest.fixture

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from importlib import resources
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -20,16 +22,19 @@ from ptr_robot.scorers.marks import read_marks
 from ptr_robot.study.spec.definition_file import read_study
 from ptr_robot.train.checkpoint import latest_checkpoint
 from ptr_robot.train.config import DatasetConfig, TrainConfig
+from ptr_robot.train.episode_weights import read_episode_weights
 from ptr_robot.train.loop import train
 from ptr_robot.train.records import read_records
 from ptr_robot.train.trained import load_trained
 
 from ..train.datasets import record_dataset
-from .conftest import fuzz_settings, no_output
+from .conftest import fuzz_settings, needs_time, no_output
 from .mutations import texts, turned
 
 STUDY = resources.files("ptr_robot.study") / "studies/smoke.yaml"
 ROBOT = resources.files("ptr_robot.data.robots") / "libero.yaml"
+_EPISODES = [SimpleNamespace(episode_index=0), SimpleNamespace(episode_index=1)]
+TWO_EPISODES = SimpleNamespace(sources=[SimpleNamespace(index=SimpleNamespace(total_episodes=2, episodes=_EPISODES))])
 SMALL_FILES = {
     "study": (lambda file: read_study(str(file)), yaml.safe_load(STUDY.read_text()), "study.yaml"),
     "robot": (read_robot, yaml.safe_load(ROBOT.read_text()), "robot.yaml"),
@@ -38,6 +43,11 @@ SMALL_FILES = {
         lambda file: read_marks(file, {0: 1, 1: 1}),
         {"format": 1, "verdicts": {"1": "drop"}},
         "marks.json",
+    ),
+    "weights": (
+        lambda file: read_episode_weights(file, TWO_EPISODES),
+        {"0": 1.0, "1": 0.25},
+        "weights.json",
     ),
     "results": (read_results, {"episodes": [{"task": "reach", "seed": 0}]}, "results.json"),
     "records": (lambda file: read_records(file.parent), {"step": 1, "loss": 0.5}, "records.jsonl"),
@@ -61,9 +71,15 @@ def test_small_files(probe, tmp_path, kind):
 @pytest.fixture(scope="module")
 def trained_run(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("fuzz")
-    data = record_dataset(folder / "arm", lengths=(14, 11))
-    config = TrainConfig(
-        dataset=DatasetConfig(repo_id=str(data), num_chunks=2, cache_dir=str(folder / "cache")),
+    record_dataset(folder / "arm", lengths=(14, 11))
+    with no_output():
+        train(_config(folder))
+    return folder / "run"
+
+
+def _config(folder: Path) -> TrainConfig:
+    return TrainConfig(
+        dataset=DatasetConfig(repo_id=str(folder / "arm"), num_chunks=2, cache_dir=str(folder / "cache")),
         policy=VLAChoice(preset="micro-state", chunk_length=4, device="cpu"),
         method="sft",
         output_dir=str(folder / "run"),
@@ -71,9 +87,6 @@ def trained_run(tmp_path_factory) -> Path:
         batch_size=2,
         num_workers=0,
     )
-    with no_output():
-        train(config)
-    return folder / "run"
 
 
 @pytest.mark.parametrize("name", ["config.json", "sources.json"])
@@ -98,6 +111,27 @@ def test_weights(probe, trained_run, tmp_path):
     def run(head):
         (folder / "model.safetensors").write_bytes(head + content[4000:])
         probe(lambda: load_trained(folder))
+
+    run()
+
+
+@needs_time
+@pytest.mark.parametrize("name", ["run.json", "training_state/state.json"])
+def test_run_folders(probe, trained_run, tmp_path, name):
+    """Read as ``ptr train --resume=true`` does."""
+    run_folder = shutil.copytree(trained_run, tmp_path / "run", symlinks=True)
+    config = dataclasses.replace(_config(trained_run.parent), output_dir=str(run_folder), resume=True, steps=2)
+    file = run_folder / name if name == "run.json" else latest_checkpoint(run_folder) / name
+    sound = json.loads(file.read_text())
+
+    @fuzz_settings
+    @given(texts(sound))
+    def run(content):
+        copy = shutil.copytree(run_folder, tmp_path / "copy", symlinks=True)
+        (copy / file.relative_to(run_folder)).write_bytes(content)
+        with no_output():
+            probe(lambda: train(dataclasses.replace(config, output_dir=str(copy))))
+        shutil.rmtree(copy)
 
     run()
 

@@ -77,6 +77,8 @@ def slice_episode(table: Any, episode: EpisodeRecord, columns: Sequence[str]) ->
 
 def read_column(rows: Any, key: str, where: str) -> NDArray[Any]:
     """One column of some rows; a complaint starts with ``where``."""
+    if key not in rows.column_names:
+        raise DataError(f"{where} has no column {key!r}, which meta/info.json names; fetch the dataset again")
     try:
         return column_to_numpy(rows.column(key))
     except DataError as error:

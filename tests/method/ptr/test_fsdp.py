@@ -14,7 +14,6 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from ptr_robot.method import PTR, ChunkForward, EMATargetEncoder, PTRConfig, Samples, TargetConfig, WeightConfig
-from tests.method.ptr.test_distributed import free_port
 
 WIDTH = 16
 
@@ -78,9 +77,9 @@ def run(learner: Learner, rows: slice) -> list[float]:
     return losses
 
 
-def work(rank: int, port: int, folder: str) -> None:
+def work(rank: int, folder: str) -> None:
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
     learner = Learner()
     shard(learner)
     (Path(folder) / f"{rank}.json").write_text(json.dumps(run(learner, slice(4 * rank, 4 * rank + 4))))
@@ -88,7 +87,7 @@ def work(rank: int, port: int, folder: str) -> None:
 
 
 def test_two_sharded_ranks_equal_one_process(tmp_path):
-    mp.spawn(work, args=(free_port(), str(tmp_path)), nprocs=2)
+    mp.spawn(work, args=(str(tmp_path),), nprocs=2)
     expected = run(Learner(), slice(0, 8))
     for rank in range(2):
         assert json.loads((tmp_path / f"{rank}.json").read_text()) == pytest.approx(expected, rel=1e-4)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from ptr_robot.cli.main import main
 from ptr_robot.errors import PTRError
@@ -39,6 +39,7 @@ fuzz_settings = settings(
     max_examples=INPUTS or 12,
     derandomize=not INPUTS,
     database=None,
+    phases=[Phase.explicit, Phase.generate],  # a damaged file is read as it is: shrinking it takes minutes
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )

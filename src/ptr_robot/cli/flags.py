@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
+import json
 import sys
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -66,6 +67,8 @@ def parse_flags(config_class: type[Config], arguments: Sequence[str], positional
             sys.stdout.write(readable_help(answer.getvalue(), program.get() + words))
             raise
         raise ConfigError(_last_line(complaint.getvalue())) from None
+    except json.JSONDecodeError as error:  # what is no JSON may still be YAML, as which the file was checked
+        raise ConfigError(f"{given_value(arguments, 'config_path')} is no JSON: {error}; mend it") from None
     except draccus.utils.DecodingError as error:
         mistake = describe_mistake(error.key_path, error.message, kinds)
         raise _own_error(error) or ConfigError(mistake) from error

@@ -55,6 +55,7 @@ class Combination:
     mixtures: tuple[Mixture, ...]  # one a channel
     threshold: float  # nats of evidence from which an episode is dropped
     mirrored: Values  # (E,) ascending: what good episodes would have by chance alone
+    max_false_exclusions: float  # share of good episodes that may be dropped by mistake
 
     def evidence(self, scores: Values) -> Values:  # (E, C) -> (E,) nats against each episode
         """Sums of log likelihood ratios; a channel without a score says nothing."""
@@ -102,12 +103,11 @@ def combine(scores: Values, max_false_exclusions: float) -> Combination:  # (E, 
     """
     degrees = degrees_of_freedom(len(scores))
     mixtures = tuple(_of_channel(column, degrees) for column in scores.T)
-    plain = Combination(degrees, mixtures, np.inf, np.zeros(0))
-    mirrored = np.sort(plain.evidence(-scores))
-    allowed = max(0, int(np.floor(max_false_exclusions * _num_good(plain.evidence(scores)))))
+    mirrored = np.sort(evidence_under(mixtures, -scores, degrees))
+    allowed = int(max_false_exclusions * _num_good(evidence_under(mixtures, scores, degrees)))
     beyond = mirrored[len(mirrored) - allowed - 1] if len(mirrored) else 0.0
     threshold = max(LEAST_EVIDENCE, float(beyond) + 1e-9)
-    return Combination(degrees, mixtures, threshold, mirrored)
+    return Combination(degrees, mixtures, threshold, mirrored, max_false_exclusions)
 
 
 def _of_channel(column: Values, degrees: int) -> Mixture:

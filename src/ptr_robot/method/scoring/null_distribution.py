@@ -21,6 +21,7 @@ _SHARED_EPISODES = 8.0  # how many episodes the scale of all tasks counts as, ag
 _FAR = 2.0  # deviations above the centre: what lies beyond does not shape the spread of good ones
 _LEAST_P = 1e-12
 FEWEST_EPISODES = 6  # of a task whose own centre means anything
+HEAP_SCORE = 3.0  # of a member of the upper heap: worth a look; two heaps may be two operators, so not enough to drop it
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class NullDistribution:
     centres: dict[int, float]
     scales: dict[int, float]
     usual: tuple[float, float] | None  # of tasks with too few episodes; None: the channel says nothing at all
+    lower_heap: NullDistribution | None = None  # of the lower one of two heaps, where the values make two
 
     @classmethod
     def of(
@@ -57,14 +59,20 @@ class NullDistribution:
             (usual[0], max(usual[1], floor)),
         )
 
+    def centre(self, task: int) -> float:
+        """Where a typical good episode of the task lies; NaN where nothing is known."""
+        return float("nan") if self.usual is None else self.centres.get(task, self.usual[0])
+
     def standardise(self, values: Values, tasks: NDArray[np.int64]) -> Values:  # (n,), (n,) -> (n,)
         """Zero is a typical good episode of the task, one a deviation of good ones; NaN: nothing is known."""
         if self.usual is None:
             return np.full(len(values), np.nan)
-        centres = np.array([self.centres.get(int(task), self.usual[0]) for task in tasks])
+        centres = np.array([self.centre(int(task)) for task in tasks])
         scales = np.array([self.scales.get(int(task), self.usual[1]) for task in tasks])
         scores: Values = (values - centres) / scales
-        return scores
+        if self.lower_heap is None:
+            return scores
+        return np.maximum(scores, np.minimum(self.lower_heap.standardise(values, tasks), HEAP_SCORE))
 
 
 def reference_moments(values: Values) -> tuple[float, float]:

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from ptr_robot.errors import ConfigError, DataError
 from ptr_robot.method.scoring.channels.base import Channel, FittedChannel, Measurement
+from ptr_robot.method.scoring.channels.command import Command
+from ptr_robot.method.scoring.channels.duration import Duration
 from ptr_robot.method.scoring.channels.dynamics import ActionsExplainMotion, Timing
 from ptr_robot.method.scoring.channels.ending import Ending
 from ptr_robot.method.scoring.channels.instruction import FittedInstruction, Instruction
@@ -41,10 +43,12 @@ CHANNELS: tuple[Channel, ...] = (
     Idle(),
     Frozen(),
     ActionsExplainMotion(),
+    Command(),
     Timing(),
     PathLength(),
     Pace(),
     Phase(),
+    Duration(),
     Completion(),
     Ending(),
     WhichAction(),

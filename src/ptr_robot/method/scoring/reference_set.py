@@ -9,11 +9,13 @@ good ones', widened since it began with the middle, and grows until nothing join
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ptr_robot.method.scoring.combination import Mixture, evidence_under
+from ptr_robot.method.scoring.heaps import upper_heap
 from ptr_robot.method.scoring.null_distribution import DENSE_SHARE, NullDistribution
 
 Values = NDArray[np.float64]
@@ -42,7 +44,17 @@ def calibrate(
         if (grown == reference).all() or not grown.any():
             break
         reference = grown
-    return nulls, scores, reference
+    nulls = tuple(_with_heaps(null, values[:, c], tasks[:, c], floors[c]) for c, null in enumerate(nulls))
+    return nulls, standardise(values, tasks, nulls), reference
+
+
+def _with_heaps(null: NullDistribution, values: Values, tasks: NDArray[np.int64], floor: float) -> NullDistribution:
+    """The same, knowing the lower heap where the channel's values make two once each task's centre is taken off."""
+    centres = np.array([null.centre(int(task)) for task in tasks])
+    is_upper = upper_heap(values - centres)
+    if is_upper is None:
+        return null
+    return replace(null, lower_heap=NullDistribution.of(values, tasks, floor, np.isfinite(values) & ~is_upper))
 
 
 def standardise(values: Values, tasks: NDArray[np.int64], nulls: tuple[NullDistribution, ...]) -> Values:  # (E, C)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float32]
 Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
 
 NUM_FEATURES = 160
 _WIDTHS = (0.5, 1.0, 2.0)  # of the kernels that share the features, in typical distances
@@ -51,11 +52,21 @@ class FoldedRidge:
 
     features: FeatureMap
     weights: Matrix  # (F, features, targets)
+    inverses: Matrix  # (F, features, features) of each map's penalised Gram matrix
 
     def predict(self, inputs: Array, fold: int) -> Matrix:  # (n, D) -> (n, targets)
         """By the map that was not fitted on the fold."""
         predicted: Matrix = self.features(inputs).astype(np.float64) @ self.weights[fold]
         return predicted
+
+    def novelty(self, inputs: Array, fold: int) -> Vector:  # (n, D) -> (n,)
+        """The variance of a prediction over that of the noise: how little the map saw of such inputs.
+
+        φᵀ (ΦᵀΦ + λ)⁻¹ φ, the share that Bayesian linear regression adds to the noise of a new observation.
+        """
+        features = self.features(inputs).astype(np.float64)
+        share: Vector = ((features @ self.inverses[fold]) * features).sum(axis=1)
+        return share
 
 
 class RidgeProblem:
@@ -78,14 +89,17 @@ class RidgeProblem:
         """The maps and their held-out errors; the penalty is the one whose held-out predictions are best."""
         counts = np.ones(len(self.folds)) if importance is None else importance
         grams, products = _sums(self.features, self.targets, self.folds, counts, self.num_folds)
-        best_error, best = np.inf, (np.zeros_like(products), np.zeros(self.targets.shape))
+        root = np.sqrt(max(1.0, float(counts.sum())))
+        best_error, best_penalty = np.inf, _PENALTIES[0]
+        best = (np.zeros_like(products), np.zeros(self.targets.shape))
         for penalty in _PENALTIES:
-            weights = _solve(grams, products, penalty * np.sqrt(max(1.0, float(counts.sum()))))
+            weights = _solve(grams, products, penalty * root)
             errors = self._held_out_errors(weights)
             error = float((counts[:, None] * errors**2).sum())
             if error < best_error:
-                best_error, best = error, (weights, errors)
-        return FoldedRidge(self.feature_map, best[0]), best[1]
+                best_error, best_penalty, best = error, penalty, (weights, errors)
+        inverses = np.linalg.inv(_penalised(grams, best_penalty * root))
+        return FoldedRidge(self.feature_map, best[0], inverses), best[1]
 
     def _held_out_errors(self, weights: Matrix) -> Matrix:  # (N, targets)
         errors = np.empty(self.targets.shape)
@@ -109,10 +123,13 @@ def _sums(
 
 
 def _solve(grams: Matrix, products: Matrix, penalty: float) -> Matrix:  # (F, M, targets)
-    """Of every fold, from the sums of all others; the constant is not penalised."""
+    """Of every fold, from the sums of all others."""
+    return np.linalg.solve(_penalised(grams, penalty), products.sum(axis=0) - products)
+
+
+def _penalised(grams: Matrix, penalty: float) -> Matrix:  # (F, M, M)
+    """Of every fold, the Gram matrix of all others; the constant is not penalised."""
     shrinkage = penalty * np.eye(grams.shape[1])
     shrinkage[0, 0] = 1e-6
-    gram, product = grams.sum(axis=0), products.sum(axis=0)
-    return np.stack(
-        [np.linalg.solve(gram - own + shrinkage, product - part) for own, part in zip(grams, products, strict=True)]
-    )
+    penalised: Matrix = grams.sum(axis=0) - grams + shrinkage
+    return penalised

@@ -19,6 +19,7 @@ LEAST_WEIGHT = 0.25  # of what is kept: the paper's lower bound
 KEEP_SHARE = 0.25  # of every task that is kept in any case
 DOUBT = 1.0  # nats of evidence from which an episode weighs less
 _ALSO = 1.0  # nats from which a second reason is named
+_FEW = 4  # suspicious episodes that any dataset may have by chance
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,8 @@ def decide(quality: Quality, names: Sequence[str], keep_share: float = KEEP_SHAR
     rare = rare_episodes(quality)
     ranked = ranked_evidence(quality, rare)
     is_rare = np.isin(np.arange(len(evidence)), list(rare))
-    kept_anyway = _kept_anyway(is_out & ~is_rare, evidence, given, keep_share)
+    is_spared = _spared(is_out & ~is_rare, quality)
+    kept_anyway = _kept_anyway(is_out & ~is_rare & ~is_spared, evidence, given, keep_share)
     scores, lows, highs = (
         quality.combination.false_exclusion(ranked + sign * 1.96 * quality.spread) for sign in (0, 1, -1)
     )
@@ -70,6 +72,8 @@ def decide(quality: Quality, names: Sequence[str], keep_share: float = KEEP_SHAR
             weight = 0.0
         if place in rare:
             verdict, weight, reason = FLAG, rare[place][1], f"{rare[place][0]}; {reason}"
+        elif is_spared[place]:
+            verdict, weight, reason = FLAG, LEAST_WEIGHT, f"one of few that stand out, maybe by chance; {reason}"
         elif kept_anyway[place]:
             verdict, weight, reason = FLAG, LEAST_WEIGHT, f"kept, since its task has few better ones; {reason}"
         corrected = int(quality.labels[place]) if is_corrected[place] and own[place] < threshold else None
@@ -158,6 +162,22 @@ def _hard_evidence(quality: Quality) -> Values:  # (E,)
     contextual = np.array([channel.is_contextual for channel in CHANNELS])
     total: Values = quality.combination.contributions(quality.scores)[:, ~contextual].sum(axis=1)
     return total
+
+
+def _spared(is_out: NDArray[np.bool_], quality: Quality) -> NDArray[np.bool_]:  # (E,)
+    """What is flagged in place of being dropped, where so few stand out that all of them may be good.
+
+    The most unusual of good episodes look wrong to channels that compare. Where no more episodes are suspicious to them
+    than twice the good ones that may be lost, only as many as may be lost are dropped: the worst.
+    """
+    is_doubtful = is_out & (_hard_evidence(quality) < quality.combination.threshold)
+    allowed = quality.combination.max_false_exclusions * len(is_out)
+    places = np.flatnonzero(is_doubtful)
+    spared = np.zeros(len(is_out), dtype=np.bool_)
+    if len(places) <= max(2.0 * allowed, _FEW):
+        worst_first = places[np.argsort(-quality.evidence[places], kind="stable")]
+        spared[worst_first[int(allowed) :]] = True
+    return spared
 
 
 def _kept_anyway(

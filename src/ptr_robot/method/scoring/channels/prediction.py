@@ -68,12 +68,19 @@ class Expectation:
         importance = np.ones(len(samples.folds))
         for _ in range(1 + self.num_refits):
             model, errors = problem.fit(importance)
-            importance = _trust(errors, samples.owners)
+            importance = explained_trust(errors, samples.owners)
         variance = _weighted_mean((samples.targets - samples.targets.mean(axis=0)) ** 2, importance)
         mean_square = _weighted_mean(errors**2, importance)
         self.models[group] = model
         self.usual[group] = np.sqrt(mean_square) + _LEAST
         self.skill[group] = 1.0 - float(mean_square.sum() / max(float(variance.sum()), 1e-12))
+
+    def trust(self, episode: Recording) -> Values:  # (n,)
+        """Of the rows of ``errors``: one where such situations are well known, towards zero where they are new."""
+        rows, inputs, _ = self.cut(episode)
+        if episode.group not in self.models or not len(rows):
+            return np.zeros(0)
+        return 1.0 / (1.0 + self.models[episode.group].novelty(inputs, episode.fold))
 
     def errors(self, episode: Recording) -> tuple[NDArray[np.int64], Values, Values, Array]:
         """Frames, errors, predictions and targets; no frames where the episode is short or its tasks unknown."""
@@ -99,7 +106,7 @@ def _samples(recordings: Recordings, group: int, cut: Cut) -> Samples | None:
     return Samples(np.concatenate(inputs), np.concatenate(targets), everything, np.concatenate(owners))
 
 
-def _trust(errors: Values, owners: NDArray[np.int64]) -> NDArray[np.float64]:  # (N, K), (N,) -> (N,)
+def explained_trust(errors: Values, owners: NDArray[np.int64]) -> NDArray[np.float64]:  # (N, K), (N,) -> (N,)
     """One for the samples of episodes that are explained as well as good ones are, less for the others."""
     places = np.unique(owners, return_inverse=True)[1]
     sums = np.bincount(places, weights=(errors**2).mean(axis=1))
@@ -182,6 +189,7 @@ class SquaredError(FittedChannel):
         if not len(rows):
             return Measurement(float("nan"))
         squares = np.minimum((errors / self.expectation.usual[episode.group]) ** 2, 100.0).mean(axis=1)
+        squares = squares * self.expectation.trust(episode)
         frames = spread_to_frames(rows, np.log(squares + _LEAST), episode.num_frames)
         return Measurement(float(np.log(squares.mean() + _LEAST)), frames)
 
@@ -212,27 +220,43 @@ class WhichConsequence(PredictionChannel):
             order = generator.permutation(len(chosen))[:64]
             targets = np.concatenate([expectation.cut(chosen[place])[2] for place in order])
             pools[group] = targets[generator.permutation(len(targets))[:_POOL_SIZE]]
-        return _Identification(expectation, pools)
+        plain = _Identification(expectation, pools, {})
+        return _Identification(expectation, pools, plain.usual_surprise(recordings))
 
 
 class _Identification(FittedChannel):
     """The posterior of the recorded change among itself and a pool, as the paper has it."""
 
-    def __init__(self, expectation: Expectation, pools: dict[int, Array]) -> None:
-        self.expectation, self.pools = expectation, pools
+    def __init__(self, expectation: Expectation, pools: dict[int, Array], usual: dict[int, float]) -> None:
+        self.expectation, self.pools, self.usual = expectation, pools, usual
+
+    def usual_surprise(self, recordings: Recordings) -> dict[int, float]:
+        """Of the median chunk of each group: what a chunk that nothing is known of counts as."""
+        found: dict[int, list[Values]] = {}
+        for episode in recordings.episodes[:: max(1, len(recordings) // 500)]:
+            rows, _, predicted, targets = self.expectation.errors(episode)
+            if len(rows):
+                found.setdefault(episode.group, []).append(self._surprise(episode.group, predicted, targets))
+        return {group: float(np.median(np.concatenate(parts))) for group, parts in found.items()}
 
     def measure(self, episode: Recording) -> Measurement:
-        """Minus the mean log posterior over uniform, in nats."""
+        """Minus the mean log posterior over uniform, in nats, against the usual one."""
         rows, _, predicted, targets = self.expectation.errors(episode)
         if not len(rows):
             return Measurement(float("nan"))
+        surprise = self._surprise(episode.group, predicted, targets)
+        excess = (surprise - self.usual.get(episode.group, 0.0)) * self.expectation.trust(episode)
+        return Measurement(float(excess.mean()), spread_to_frames(rows, excess, episode.num_frames))
+
+
+    def _surprise(self, group: int, predicted: Values, targets: Array) -> Values:  # (n, D), (n, D) -> (n,)
         queries = unit(predicted)
         matched = (queries * targets).sum(axis=1) / _TEMPERATURE
-        logits = np.concatenate([matched[:, None], queries @ self.pools[episode.group].T / _TEMPERATURE], axis=1)
+        logits = np.concatenate([matched[:, None], queries @ self.pools[group].T / _TEMPERATURE], axis=1)
         highest = logits.max(axis=1)
         normaliser = highest + np.log(np.exp(logits - highest[:, None]).sum(axis=1))
-        surprise = normaliser - matched - np.log(logits.shape[1])
-        return Measurement(float(surprise.mean()), spread_to_frames(rows, surprise, episode.num_frames))
+        surprise: Values = normaliser - matched - np.log(logits.shape[1])
+        return surprise
 
 
 def unit(values: NDArray[np.floating]) -> Array:  # (n, D)

@@ -5,35 +5,33 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ptr_robot.method.scoring.channels.base import Channel, FittedChannel, Measurement, Values, spread_to_frames
 from ptr_robot.method.scoring.recordings import Recording, Recordings
 
-_LEAST = 1e-8
+_QUANTILES = (0.25, 0.5, 0.75, 0.9)  # from the floor that noise raises everywhere to the peaks of trembling
+_LEAST = 0.01  # of a dimension's deviation: what is smoother counts as smooth
+_MOST_EPISODES = 2000  # from which deviations are taken
 
 
 class _Roughness(FittedChannel):
-    """Third differences in units of what is usual for their dimension."""
+    """Third differences in units of the deviation that their dimension has over the dataset."""
 
-    def __init__(self, part: str, dimensions: NDArray[np.intp], usual: Values) -> None:
-        self.part, self.dimensions, self.usual = part, dimensions, usual
+    def __init__(self, part: str, deviation: Values) -> None:
+        self.part, self.deviation = part, deviation
 
     def measure(self, episode: Recording) -> Measurement:
-        """The logarithm of the mean square."""
-        rough = third_differences(getattr(episode, self.part)[:, self.dimensions])
+        """The mean logarithm over dimensions and quantiles of the episode's frames.
+
+        Logarithms by dimension: noise shows first where a dimension is usually still, and one that moves much, or a
+        contact, does not hide it.
+        """
+        rough = np.abs(third_differences(getattr(episode, self.part))) / self.deviation  # (T - 3, D)
         if not rough.size:
             return Measurement(float("nan"))
-        squares = (rough / self.usual) ** 2  # (T - 3, D)
-        frames = np.log(squares.mean(axis=1) + _LEAST)
-        value = float(np.log(np.median(_pieces(squares), axis=0) + _LEAST))
+        frames = np.log(rough + _LEAST).mean(axis=1)
+        value = float(np.log(np.quantile(rough, _QUANTILES, axis=0) + _LEAST).mean())
         return Measurement(value, spread_to_frames(np.arange(len(frames)) + 1, frames, episode.num_frames))
-
-
-def _pieces(squares: Values, num_pieces: int = 8) -> Values:  # (T, D) -> (pieces,)
-    """Means over equal parts of the episode: one contact does not make it noisy."""
-    pieces = np.array_split(squares, min(num_pieces, len(squares)))
-    return np.array([piece.mean() for piece in pieces])
 
 
 def third_differences(values: Values) -> Values:  # (T, D) -> (T - 3, D)
@@ -50,21 +48,12 @@ class ActionNoise(Channel):
     part: ClassVar[str] = "actions"
 
     def fit(self, recordings: Recordings, seed: int) -> FittedChannel | None:  # noqa: ARG002
-        """Units are the median episode's, dimension by dimension; those that never move smoothly are left out."""
-        width = getattr(recordings.episodes[0], self.part).shape[1]
-        is_used = np.ones(width, dtype=np.bool_)
-        if self.part == "actions" and recordings.is_smooth is not None:
-            is_used &= recordings.is_smooth
-        sizes = [
-            np.sqrt((third_differences(getattr(episode, self.part)) ** 2).mean(axis=0))
-            for episode in recordings.episodes
-            if episode.num_frames > 3
-        ]
-        if not sizes:
+        """None where every episode is too short to say what is smooth."""
+        if all(episode.num_frames <= 3 for episode in recordings.episodes):
             return None
-        usual = np.quantile(sizes, 0.25, axis=0)  # (D,) of good episodes, where most are not
-        dimensions = np.flatnonzero(is_used & (usual > _LEAST))
-        return _Roughness(self.part, dimensions, usual[dimensions]) if len(dimensions) else None
+        chosen = recordings.episodes[:: max(1, len(recordings) // _MOST_EPISODES)]
+        deviation = np.concatenate([getattr(episode, self.part) for episode in chosen]).std(axis=0)
+        return _Roughness(self.part, np.asarray(deviation, dtype=np.float64) + 1e-6)
 
 
 class StateNoise(ActionNoise):

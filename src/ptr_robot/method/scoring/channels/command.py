@@ -21,7 +21,8 @@ _MOST_SAMPLES = 100_000
 _LEAST_SKILL = 0.2  # share of a dimension's variance that held-out predictions explain
 _LEAST = 1e-3
 _MOST = 400.0  # squared deviations: beyond it wrong is wrong
-_LEAST_SPREAD = 0.1  # of a dimension's log errors over episodes
+_LEAST_ERROR = 0.05  # of a dimension's deviation: what is predicted better than this was carried out
+_LEAST_SPREAD = 0.15  # of a dimension's log errors over episodes
 _NUM_WORST = 2  # dimensions that count: two of many may have changed places
 
 
@@ -56,10 +57,11 @@ class Command(Channel):
         model, errors = problem.fit(explained_trust(errors / deviation, owners))
         errors = np.minimum(np.abs(errors), np.quantile(np.abs(errors), 0.9, axis=0))
         mean_square = (errors**2).mean(axis=0)
+        usual = np.maximum(np.sqrt(mean_square), _LEAST_ERROR * deviation)
         known = np.flatnonzero((1.0 - mean_square / deviation**2 > _LEAST_SKILL) & (deviation > 1e-4))
         if not len(known):
             return None
-        plain = _FittedCommand(model, offsets.astype(np.int64), known, np.sqrt(mean_square[known]) + _LEAST, most)
+        plain = _FittedCommand(model, offsets.astype(np.int64), known, usual[known], most)
         return plain.calibrated(recordings)
 
 
@@ -108,4 +110,4 @@ class _FittedCommand(FittedChannel):
 
     @staticmethod
     def _log_errors(squares: Values) -> Values:  # (n, dimensions) -> (dimensions,)
-        return np.asarray(0.5 * np.log(squares.mean(axis=0) + _LEAST))
+        return np.asarray(0.5 * np.log1p(squares.mean(axis=0)))

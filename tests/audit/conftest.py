@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from ptr_robot.audit.score_files import FrameScores, Scores, write_scores
+from ptr_robot.data.ground_truth import EpisodeTruth, write_ground_truth
 from ptr_robot.data.lerobot.index import DatasetIndex, open_index
 from ptr_robot.scorers.episode_rows import EpisodeRow
 from tests.train.datasets import record_dataset
 
 LENGTHS = (24, 30, 18, 26, 22)
+OPERATORS = ("Ada", "Grace")
 NASTY = "</script><script>document.title='broken in'</script><img src=x onerror=alert(1)>"
 
 
@@ -52,7 +54,10 @@ def make_scores(index: DatasetIndex, verdicts: str = "kkfdk") -> Scores:
 
 @pytest.fixture(scope="session")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return record_dataset(tmp_path_factory.mktemp("audit") / "puck", lengths=LENGTHS, pixels=24)
+    root = record_dataset(tmp_path_factory.mktemp("audit") / "puck", lengths=LENGTHS, pixels=24)
+    operators = [OPERATORS[number % len(OPERATORS)] for number in range(len(LENGTHS))]
+    write_ground_truth(root, [EpisodeTruth(number, operator=name) for number, name in enumerate(operators)])
+    return root
 
 
 @pytest.fixture(scope="session")

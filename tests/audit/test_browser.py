@@ -67,6 +67,14 @@ def test_the_answer_stands_first_and_the_worst_episode_first_in_the_list(browser
     assert cards(browser)[:2] == ["3", "2"]
 
 
+def test_the_answer_says_what_the_check_found(browser):
+    said = browser.find_element("id", "statements").text
+    assert "would be dropped: noise on actions. Fewer: standing still." in said
+    browser.find_element("css selector", "[data-view='trust']").click()
+    row = browser.find_element("css selector", "#view-trust tbody tr").text
+    assert row == "noise on actions 0.97 0.94 to 0.99 75% of 4 jerk"
+
+
 def test_texts_of_the_dataset_stay_texts(browser):
     assert browser.title == "puck"
     assert "onerror=alert(1)" in browser.find_element("id", "card-3").text

@@ -43,6 +43,17 @@ def test_a_suspected_episode_is_compared_with_a_kept_one(page_text):
     assert read_island(page_text, "episode-0")["likeness"] == []
 
 
+def test_a_table_file_is_read_once_for_all_its_episodes(index, scores, tmp_path, monkeypatch):
+    from ptr_robot.audit.page import build
+
+    read = []
+    whole = build.read_parquet
+    monkeypatch.setattr(build, "read_parquet", lambda path, keys: read.append(path) or whole(path, keys))
+    write_report(index, scores, tmp_path)
+    assert len(index.episodes) > 1
+    assert read == [index.episodes[0].table]
+
+
 def test_the_page_knows_who_recorded_what(page_text):
     page = read_island(page_text, "page")
     assert page["labels"] == ["operator"]

@@ -6,6 +6,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,8 @@ from ptr_robot.audit.score_files import Scores
 from ptr_robot.data.ground_truth import read_ground_truth
 from ptr_robot.data.lerobot.contents import DatasetIndex, EpisodeRecord
 from ptr_robot.data.lerobot.labels import read_labels
-from ptr_robot.data.lerobot.tables import read_episode
+from ptr_robot.data.lerobot.metadata import read_parquet
+from ptr_robot.data.lerobot.tables import Columns, slice_episode
 from ptr_robot.errors import DataError
 
 WEAK = 0.05  # evidence below it is a weak stretch
@@ -55,6 +57,10 @@ class PageBuilder:
         verdicts = {episode.episode_index: scores.row(episode.episode_index).verdict for episode in index.episodes}
         self.budget = share_pictures(verdicts, similarity.nearest_kept, settings.max_megabytes if self.camera else 0)
         self.labels = episode_labels(index.root)
+        self._records = {episode.episode_index: episode for episode in index.episodes}
+        keys = [key for key in (settings.state_key, settings.action_key) if key in index.features]
+        # A v3.0 file holds thousands of episodes: it is read once for all of them, and one more for a kept neighbour's.
+        self._table = lru_cache(maxsize=2)(lambda path: read_parquet(path, keys))
 
     def cards(self, films: Mapping[int, Filmstrip]) -> list[EpisodeCard]:
         """One an episode, in the order of recording."""
@@ -99,8 +105,7 @@ class PageBuilder:
             yield self._detail(episode, films.get(number), notes.get(number, ""))
 
     def _detail(self, episode: EpisodeRecord, film: Filmstrip | None, note: str) -> EpisodeDetail:
-        keys = [key for key in (self.settings.state_key, self.settings.action_key) if key in self.index.features]
-        values = read_episode(episode, keys)
+        values = self._values(episode)
         evidence = self.scores.timelines(episode.episode_index, episode.length)
         return EpisodeDetail(
             episode_index=episode.episode_index,
@@ -134,7 +139,7 @@ class PageBuilder:
         other = self.similarity.nearest_kept.get(episode.episode_index)
         if self.scores.row(episode.episode_index).verdict == "keep" or other is None:
             return ()
-        offset, record = self.settings.chunk_length, self.index.episode(other)
+        offset, record = self.settings.chunk_length, self._records[other]
         starts = weakest_chunks(evidence, chunk_length=offset, threshold=WEAK, at_most=max(1, self.budget.num_chunks))
         own, others = self._states(episode), self._states(record)
         scale = np.nanstd(np.concatenate([own, others]), axis=0) + 1e-6  # of both: a joint that rests must not decide
@@ -149,8 +154,11 @@ class PageBuilder:
         return tuple(found)
 
     def _states(self, episode: EpisodeRecord) -> NDArray[np.floating]:  # (length, D)
-        key = self.settings.state_key
-        return read_episode(episode, [key])[key].reshape(episode.length, -1).astype(np.float64)
+        return self._values(episode)[self.settings.state_key].reshape(episode.length, -1).astype(np.float64)
+
+    def _values(self, episode: EpisodeRecord) -> Columns:
+        table = self._table(episode.table)
+        return slice_episode(table, episode, table.column_names)
 
 
 def build_page(

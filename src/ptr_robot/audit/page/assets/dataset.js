@@ -48,11 +48,15 @@ function table(rows) {
   const columns = Object.keys(rows[0]);
   return headed(columns.map(spoken), rows.map((row) => cells(...columns.map((name) => (typeof row[name] === "number" ? (Number.isInteger(row[name]) ? String(row[name]) : number(row[name])) : String(row[name] ?? "–"))))));
 }
+function checkTable() {
+  if (page.checks[0].title === undefined) return table(page.checks);
+  return headed(["fault", "AUROC", "interval", "would be dropped", "seen by"], page.checks.map((row) => cells(row.title, number(row.auroc), `${number(row.auroc_low)} to ${number(row.auroc_high)}`, `${percent(row.recall)} of ${row.num_copies}`, spoken(row.strongest || "–"))));
+}
 function drawTrust() {
   const view = $("view-trust");
   view.replaceChildren(make("h2", { text: "How far to trust it here" }), ...page.statements.map((text) => make("p", { text })),
     make("p", { text: "A score is the share of good episodes that have as much evidence against them by chance; its interval is what other draws of the scorer would give." }));
-  if (page.checks.length) view.append(make("p", { text: "Faults of known kinds were put into copies of this dataset's own episodes and scored like the rest. AUROC: how well they are told from the others (.5 is a guess); recall: the share that would be dropped." }), table(page.checks));
+  if (page.checks.length) view.append(make("p", { text: "Faults of known kinds were put into copies of this dataset's own episodes and scored like the rest. AUROC: how well they are told from the others (.5 is a guess)." }), checkTable());
   else view.append(make("p", { text: "Nothing was injected to check it: run ptr score DATASET --check=true, then ptr report again." }));
   view.append(make("h2", { text: "What each channel looks for" }), table(channels.map((name) => ({ channel: spoken(name), "looks for": page.channels[name] }))));
 }

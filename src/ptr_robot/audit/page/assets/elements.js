@@ -33,6 +33,7 @@ function short(value) {
   if (value === null || value === undefined) return "–";
   return value !== 0 && (Math.abs(value) < .001 || Math.abs(value) >= 1e5) ? value.toExponential(1) : String(Number(value.toPrecision(3)));
 }
+const percent = (share) => (share === null || share === undefined ? "–" : Math.round(100 * share) + "%");
 const seconds = (frame) => (page.fps ? (frame / page.fps).toFixed(1) + " s" : "frame " + frame);
 const spoken = (channel) => channel.replaceAll("_", " ");
 const distinct = (values) => [...new Set(values.filter(Boolean))].sort();

@@ -56,7 +56,7 @@ def main() -> None:
         browser.execute_script("document.querySelector('[data-view=dataset]').click()")
         shoot(browser, arguments.folder / "report-dataset.png", 1200, 1000)
         browser.execute_script("document.querySelector('[data-view=trust]').click()")
-        shoot(browser, arguments.folder / "report-trust.png", 1200, 700)
+        shoot(browser, arguments.folder / "report-trust.png", 1200, 1080)
         browser.quit()
 
 

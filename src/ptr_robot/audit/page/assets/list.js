@@ -13,7 +13,7 @@ function drawAnswer() {
       make("strong", { text: String(page.counts[name] || 0) }), make("span", { text: word }))));
   }
   for (const statement of page.statements) $("statements").append(make("p", { text: statement }));
-  const checked = page.checks.filter((row) => typeof row.recall === "number"), kinds = (rows) => (rows.length ? rows.map((row) => row.title).join(", ") : "none");
+  const checked = page.checks.filter((row) => typeof row.recall === "number"), kinds = (rows) => (rows.length ? rows.map((row) => row.title).join("; ") : "none");
   if (checked.length) $("statements").append(make("p", { text: `Known faults were put into copies of your own episodes. Half of them or more would be dropped: ${kinds(checked.filter((row) => row.recall >= .5))}. Fewer: ${kinds(checked.filter((row) => row.recall < .5))}.` }));
   if (!page.checks.length) $("statements").append(make("p", { class: "note", text: "How far to trust this has not been checked here: ptr score DATASET --check=true puts known faults into copies of your own episodes and says which are found." }));
 }

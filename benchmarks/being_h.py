@@ -77,21 +77,36 @@ def count_parameters(policy: BeingHPolicy) -> None:
 
 
 def count_operations(batch_size: int = 8) -> None:
+    """SFT's operations, and what each part of PTR adds to them as a share of SFT's."""
+    heads = ptr_operations(empty_policy(checkpoint_activations=False), batch_size)
+    print(f"operations of a step of {batch_size} x {CHUNKS} chunks; of PTR, each part as a share of SFT's")
+    for has_lora in (False, True):
+        for views in (1, VIEWS):
+            for is_checkpointed in (True, False):
+                policy = empty_policy(checkpoint_activations=is_checkpointed)
+                if has_lora:
+                    add_adapters(policy, LoraConfig(rank=16))
+                    policy.to("meta")
+                what = "LoRA of rank 16" if has_lora else "every weight trained"
+                how = "recomputed" if is_checkpointed else "kept"
+                print(f"  {what}, {views} view{'s' * (views > 1)}, activations {how}")
+                count_parts(policy, batch_size, views, heads)
+
+
+def count_parts(policy: BeingHPolicy, batch_size: int, views: int, heads: int) -> None:
     count = batch_size * CHUNKS
-    for is_checkpointed in (False, True):
-        policy = empty_policy(checkpoint_activations=is_checkpointed)
-        plain = policy_operations(policy, count, VIEWS, with_features=False)
-        parts = {
-            "policy with belief": policy_operations(policy, count, VIEWS, with_features=True),
-            "target encoder": encoder_operations(policy, count * VIEWS),
-            "tokenizer and scorer": ptr_operations(policy, batch_size),
-        }
-        total = sum(parts.values())
-        shares = ", ".join(f"{name} {value / plain:.4f}" for name, value in parts.items())
-        how = "recomputed" if is_checkpointed else "kept"
-        print(f"operations of a step, {batch_size} x {CHUNKS} chunks, {VIEWS} views, activations {how}")
-        print(f"  sft  {plain / 1e12:.1f} TFLOP")
-        print(f"  ptr  {total / 1e12:.1f} TFLOP = {total / plain:.3f}x SFT ({shares})", flush=True)
+    plain = policy_operations(policy, count, views, with_features=False)
+    segments = policy_operations(policy, count, views, with_features=True, with_belief=False)
+    believing = policy_operations(policy, count, views, with_features=True)
+    parts = {
+        "target encoder": encoder_operations(policy, count * views),
+        "belief tokens": believing - segments,
+        "segments, gradients of h and E": segments - plain,
+        "tokenizer, scorer, candidates": heads,
+    }
+    total = plain + sum(parts.values())
+    shares = ", ".join(f"{name} {value / plain:+.4f}" for name, value in parts.items())
+    print(f"    SFT {plain / 1e12:.1f} TFLOP, PTR {total / 1e12:.1f} = {total / plain:.3f} ({shares})", flush=True)
 
 
 def count_memory() -> None:

@@ -259,7 +259,9 @@ def count_operations(name: str, batch_size: int = 8, views: int = 2) -> None:
     print(f"  ptr  {total / 1e9:,.0f} GFLOP = {total / plain:.3f}x SFT ({shares})", flush=True)
 
 
-def policy_operations(policy: MixturePolicy, count: int, views: int, *, with_features: bool) -> int:
+def policy_operations(
+    policy: MixturePolicy, count: int, views: int, *, with_features: bool, with_belief: bool = True
+) -> int:
     """One pass over ``count`` chunks; with features, by segments, and on every path that the scorer's loss takes."""
     size = policy.config.vision.image_size
     count = count // CHUNKS if with_features else count
@@ -271,7 +273,8 @@ def policy_operations(policy: MixturePolicy, count: int, views: int, *, with_fea
         observation = Observation(images, view_mask, torch.zeros(count, 200), flags, flags, text)
         length = policy.config.chunk_length
         chunk = ActionChunk(torch.zeros(count, length, 200), action_is_pad=torch.zeros(count, length, dtype=torch.bool))
-        belief = torch.zeros(count, policy.config.num_belief_tokens, policy.sizes.action_dim) if with_features else None
+        belief = torch.zeros(count, policy.config.num_belief_tokens, policy.sizes.action_dim)
+        belief = belief if with_features and with_belief else None
         noise = Noise(torch.zeros(count, dtype=torch.int64))
     with FlopCounterMode(display=False) as counter:
         if with_features:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ptr_robot.audit.score_files import FrameScores, Scores, write_scores
+from ptr_robot.data.ground_truth import EpisodeTruth, write_ground_truth
 from ptr_robot.data.lerobot.index import DatasetIndex, open_index
+from ptr_robot.method.scoring.check import CheckResult
 from ptr_robot.scorers.episode_rows import EpisodeRow
 from tests.train.datasets import record_dataset
 
 LENGTHS = (24, 30, 18, 26, 22)
+OPERATORS = ("Ada", "Grace")
+CHECKS = (
+    CheckResult("action_noise", "noise on actions", 4, 0.97, 0.94, 0.99, 0.75, "jerk"),
+    CheckResult("pause", "standing still", 4, 0.81, 0.7, 0.9, 0.25, "outcome"),
+)
 NASTY = "</script><script>document.title='broken in'</script><img src=x onerror=alert(1)>"
 
 
@@ -45,14 +53,17 @@ def make_scores(index: DatasetIndex, verdicts: str = "kkfdk") -> Scores:
         frames=FrameScores(first + frames, owners, frames, weight, {"outcome": evidence}),
         channels={"outcome": "where the motion leads", "jerk": "roughness of the actions"},
         statements=["About 0 of 4 good episodes are expected to be lost."],
-        checks=[{"fault": "noise on actions", "AUROC": 0.97, "interval": "[0.94, 0.99]"}],
+        checks=[dataclasses.asdict(result) for result in CHECKS],
         dataset={"total_frames": index.total_frames},
     )
 
 
 @pytest.fixture(scope="session")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return record_dataset(tmp_path_factory.mktemp("audit") / "puck", lengths=LENGTHS, pixels=24)
+    root = record_dataset(tmp_path_factory.mktemp("audit") / "puck", lengths=LENGTHS, pixels=24)
+    operators = [OPERATORS[number % len(OPERATORS)] for number in range(len(LENGTHS))]
+    write_ground_truth(root, [EpisodeTruth(number, operator=name) for number, name in enumerate(operators)])
+    return root
 
 
 @pytest.fixture(scope="session")

@@ -183,7 +183,7 @@ def test_a_training_run_is_compared(index, scores, tmp_path):
     )
     text = write_report(index, scores, tmp_path / "out", run=run_folder).path.read_text()
     training = read_island(text, "page")["training"]
-    assert training["curves"]["train"]["train/loss"] == [1.0, 0.5, 0.3333]
+    assert training["curves"]["Losses"]["train/loss"] == [1.0, 0.5, 0.3333]
     assert re.search(r"\+1\.00", training["agreement"])
     with pytest.raises(DataError, match="no records of a training"):
         write_report(index, scores, tmp_path / "out", run=tmp_path)

@@ -67,6 +67,14 @@ def test_the_answer_stands_first_and_the_worst_episode_first_in_the_list(browser
     assert cards(browser)[:2] == ["3", "2"]
 
 
+def test_the_answer_says_what_the_check_found(browser):
+    said = browser.find_element("id", "statements").text
+    assert "would be dropped: noise on actions. Fewer: standing still." in said
+    browser.find_element("css selector", "[data-view='trust']").click()
+    row = browser.find_element("css selector", "#view-trust tbody tr").text
+    assert row == "noise on actions 0.97 0.94 to 0.99 75% of 4 jerk"
+
+
 def test_texts_of_the_dataset_stay_texts(browser):
     assert browser.title == "puck"
     assert "onerror=alert(1)" in browser.find_element("id", "card-3").text
@@ -80,6 +88,53 @@ def test_filters_and_search(browser):
     browser.find_element("id", "search").send_keys("push the puck")
     assert sorted(cards(browser)) == ["0", "2", "4"]
     assert browser.find_element("id", "shown").text.startswith("3 of 5")
+
+
+def test_episodes_are_filtered_by_who_recorded_them(browser):
+    browser.find_element("css selector", "[data-label='0'] option[value='Grace']").click()
+    assert sorted(cards(browser)) == ["1", "3"]
+    browser.find_element("css selector", "[data-view='dataset']").click()
+    rows = browser.find_elements("css selector", "#view-dataset td:first-child")
+    assert {"Ada", "Grace"} <= {row.text for row in rows}
+
+
+def test_an_opened_episode_says_where_it_is_weak_beside_a_kept_one(browser):
+    browser.find_element("id", "card-3").click()
+    dialog = browser.find_element("id", "detail")
+    assert dialog.find_element("css selector", ".stretches li").text == "0.0 s to 0.3 s where the motion leads"
+    assert len(dialog.find_elements("css selector", ".likeness img")) >= 4
+    assert len(dialog.find_elements("css selector", ".film")) == 2
+    titles = [element.text for element in dialog.find_elements("css selector", "h3")]
+    assert "States" in titles
+    assert any(title.startswith("States of episode") for title in titles)
+
+
+def test_buttons_go_on_to_the_next_episode_of_the_list(browser):
+    browser.find_element("id", "card-3").click()
+    browser.find_element("xpath", "//dialog//button[contains(., 'Next')]").click()
+    assert browser.find_element("id", "detail-title").text == "Episode 2"
+    browser.find_element("xpath", "//dialog//button[contains(., 'Previous')]").click()
+    assert browser.find_element("id", "detail-title").text == "Episode 3"
+
+
+def test_a_click_on_a_mark_opens_its_episode(browser):
+    browser.find_element("css selector", "[data-view='dataset']").click()
+    browser.find_element("css selector", "#view-dataset svg > path[stroke='var(--drop)']").click()
+    assert browser.find_element("id", "detail-title").text == "Episode 3"
+
+
+def test_paper_has_every_part_in_light_colours(browser):
+    dark = [{"name": "prefers-color-scheme", "value": "dark"}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print", "features": dark})
+    try:
+        browser.execute_script("window.dispatchEvent(new Event('beforeprint'))")
+        assert browser.find_element("css selector", "#view-dataset svg").is_displayed()
+        assert browser.find_element("css selector", "#view-trust table").is_displayed()
+        assert not browser.find_element("id", "filters").is_displayed()
+        paper = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
+        assert paper == "rgb(255, 255, 255)"
+    finally:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
 
 
 def test_keys_move_open_mark_and_close(browser):
@@ -143,5 +198,11 @@ def test_a_narrow_window_needs_no_sideways_scrolling(browser):
     )
     try:
         assert browser.execute_script("return document.documentElement.scrollWidth") <= 380
+        browser.find_element("id", "card-3").click()
+        widths = [svg.size["width"] for svg in browser.find_elements("css selector", "#detail figure > svg")]
+        assert widths
+        assert max(widths) <= 380
+        drawn = browser.execute_script("return document.querySelector('#detail figure > svg').viewBox.baseVal.width")
+        assert drawn == widths[0]  # not shrunk: its texts can be read
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

@@ -38,8 +38,26 @@ def test_the_page_holds_every_episode_and_its_details(page_text, index, scores):
 def test_a_suspected_episode_is_compared_with_a_kept_one(page_text):
     found = read_island(page_text, "episode-3")["likeness"]
     assert found[0]["other_episode"] in (0, 1, 4)
-    assert len(found[0]["pictures"]) == 4
+    assert [len(one["pictures"]) for one in found] == [4] * len(found)
+    assert found[0]["frame"] == 0  # its evidence is weak in the first four frames
     assert read_island(page_text, "episode-0")["likeness"] == []
+
+
+def test_a_table_file_is_read_once_for_all_its_episodes(index, scores, tmp_path, monkeypatch):
+    from ptr_robot.audit.page import build
+
+    read = []
+    whole = build.read_parquet
+    monkeypatch.setattr(build, "read_parquet", lambda path, keys: read.append(path) or whole(path, keys))
+    write_report(index, scores, tmp_path)
+    assert len(index.episodes) > 1
+    assert read == [index.episodes[0].table]
+
+
+def test_the_page_knows_who_recorded_what(page_text):
+    page = read_island(page_text, "page")
+    assert page["labels"] == ["operator"]
+    assert [card["labels"] for card in page["episodes"]] == [["Ada"], ["Grace"], ["Ada"], ["Grace"], ["Ada"]]
 
 
 def test_texts_of_the_dataset_cannot_end_their_island(page_text):
@@ -102,6 +120,8 @@ def test_weak_stretches_are_the_runs_below_the_threshold():
     evidence = np.array([1, 0, 0, 1, np.nan, 0, 0, 0, 1], dtype=np.float32)
     found = weak_stretches({"a": evidence}, 0.05)
     assert [(stretch.first, stretch.last) for stretch in found] == [(5, 7), (1, 2)]
+    both = weak_stretches({"a": evidence, "b": evidence}, 0.05, {"a": 0.4, "b": 0.01})
+    assert [stretch.channel for stretch in both] == ["b", "b", "a", "a"]  # what cost the episode most comes first
 
 
 @pytest.mark.parametrize(("length", "chunk", "at_most"), [(1, 16, 8), (17, 16, 8), (400, 16, 24), (400, 4, 24)])

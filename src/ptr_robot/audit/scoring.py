@@ -75,7 +75,7 @@ def score_dataset(index: DatasetIndex, settings: ScoreSettings, report: Report |
         rows=_rows(data, quality, verdicts) | _unusable(index),
         frames=_frames(data, quality, verdicts),
         channels={channel.name: channel.reason for channel in CHANNELS},
-        statements=[*said, *statements(quality, verdicts, checks)],
+        statements=[*statements(quality, verdicts, checks), *said],
         checks=[dataclasses.asdict(result) for result in checks],
         settings={**dataclasses.asdict(settings), "version": __version__, "quality_version": QUALITY_VERSION},
         dataset={
@@ -183,10 +183,13 @@ def statements(quality: Quality, verdicts: Sequence[Verdict], checks: Sequence[C
     """What the tool expects to have got wrong, and what it cannot see here."""
     mistakes = expected_mistakes(quality, verdicts)
     silent = [name for name, column in zip(CHANNEL_NAMES, quality.scores.T, strict=True) if np.isnan(column).all()]
-    said = [
-        f"Of {mistakes.num_dropped} dropped episodes about {mistakes.good_dropped:.1f} are expected to be good ones; "
-        f"about {mistakes.faulty_kept:.1f} faulty ones are expected among those that are kept or flagged."
-    ]
+    dropped = "No episode is dropped"
+    if mistakes.num_dropped:
+        dropped = (
+            f"Of {mistakes.num_dropped} dropped episodes about {mistakes.good_dropped:.1f} are expected to be good ones"
+        )
+    missed_by_all = f"about {mistakes.faulty_kept:.1f} faulty ones are expected among those that are kept or flagged"
+    said = [f"{dropped}; {missed_by_all}."]
     if silent:
         said.append(f"These channels know nothing in this dataset and say nothing: {', '.join(silent)}.")
     missed = [result.title for result in checks if result.auroc < 0.8]

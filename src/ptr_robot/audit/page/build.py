@@ -6,10 +6,13 @@ import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ptr_robot.audit.page.budget import FRAME_WIDTH, share_pictures
 from ptr_robot.audit.page.contents import (
     EpisodeCard,
     EpisodeDetail,
@@ -19,17 +22,18 @@ from ptr_robot.audit.page.contents import (
     thin,
     weak_stretches,
 )
+from ptr_robot.audit.page.likeness import most_similar_frame, picture_pairs, weakest_chunks
 from ptr_robot.audit.page.pictures import Filmstrip, chunk_starts, make_filmstrip
 from ptr_robot.audit.page.similarity import Similarity
 from ptr_robot.audit.score_files import Scores
+from ptr_robot.data.ground_truth import read_ground_truth
 from ptr_robot.data.lerobot.contents import DatasetIndex, EpisodeRecord
-from ptr_robot.data.lerobot.tables import read_episode
+from ptr_robot.data.lerobot.labels import read_labels
+from ptr_robot.data.lerobot.metadata import read_parquet
+from ptr_robot.data.lerobot.tables import Columns, slice_episode
 from ptr_robot.errors import DataError
 
 WEAK = 0.05  # evidence below it is a weak stretch
-FRAME_BYTES = 2400  # about what one frame of FRAME_WIDTH takes in a sprite sheet
-FRAME_WIDTH = 128  # pixels
-MAX_FRAMES = 18  # of one episode
 FEW_EPISODES = 10
 
 
@@ -50,7 +54,13 @@ class PageBuilder:
     def __init__(self, index: DatasetIndex, scores: Scores, similarity: Similarity, settings: PageSettings) -> None:
         self.index, self.scores, self.similarity, self.settings = index, scores, similarity, settings
         self.camera = settings.camera_key or next(iter(index.camera_keys), None)
-        self.frames_per_episode = self._affordable_frames()
+        verdicts = {episode.episode_index: scores.row(episode.episode_index).verdict for episode in index.episodes}
+        self.budget = share_pictures(verdicts, similarity.nearest_kept, settings.max_megabytes if self.camera else 0)
+        self.labels = episode_labels(index.root)
+        self._records = {episode.episode_index: episode for episode in index.episodes}
+        keys = [key for key in (settings.state_key, settings.action_key) if key in index.features]
+        # A v3.0 file holds thousands of episodes: it is read once for all of them, and one more for a kept neighbour's.
+        self._table = lru_cache(maxsize=2)(lambda path: read_parquet(path, keys))
 
     def cards(self, films: Mapping[int, Filmstrip]) -> list[EpisodeCard]:
         """One an episode, in the order of recording."""
@@ -70,6 +80,7 @@ class PageBuilder:
             reason=row.reason,
             corrected_instruction=row.corrected_instruction,
             evidence=tuple(row.evidence.get(name, float("nan")) for name in self.scores.channels),
+            labels=tuple(texts.get(number, "") for texts in self.labels.values()),
             duplicate_of=self.similarity.duplicate_of.get(number),
             neighbour=self.similarity.nearest_kept.get(number),
             start=self.similarity.starts[number],
@@ -79,9 +90,11 @@ class PageBuilder:
 
     def film(self, episode: EpisodeRecord) -> Filmstrip | None:
         """Its frames at chunk starts; None without a camera or where the page has no room for them."""
-        if self.camera is None or not self.frames_per_episode:
+        number = episode.episode_index
+        at_most, has_thumbnail = self.budget.frames[number], number in self.budget.thumbnails
+        if self.camera is None or not (at_most or has_thumbnail):
             return None
-        frames = chunk_starts(episode.length, self.settings.chunk_length, self.frames_per_episode)
+        frames = chunk_starts(episode.length, self.settings.chunk_length, at_most) if at_most else []
         feature = self.index.feature(self.camera)
         return make_filmstrip(episode, feature, self.index.fps, frames, width=FRAME_WIDTH)
 
@@ -92,8 +105,7 @@ class PageBuilder:
             yield self._detail(episode, films.get(number), notes.get(number, ""))
 
     def _detail(self, episode: EpisodeRecord, film: Filmstrip | None, note: str) -> EpisodeDetail:
-        keys = [key for key in (self.settings.state_key, self.settings.action_key) if key in self.index.features]
-        values = read_episode(episode, keys)
+        values = self._values(episode)
         evidence = self.scores.timelines(episode.episode_index, episode.length)
         return EpisodeDetail(
             episode_index=episode.episode_index,
@@ -101,13 +113,18 @@ class PageBuilder:
             timelines={name: thin(trace) for name, trace in evidence.items()},
             states=self._traces(values.get(self.settings.state_key), self.settings.state_key),
             actions=self._traces(values.get(self.settings.action_key), self.settings.action_key),
-            stretches=weak_stretches(evidence, WEAK),
+            stretches=weak_stretches(evidence, WEAK, self.scores.row(episode.episode_index).evidence),
             frames=film.frames if film else (),
             sprite=film.sprite if film else "",
             frame_size=(film.width, film.height) if film else (0, 0),
             likeness=self._likeness(episode, evidence),
-            note=note or ("" if film else "No pictures: the dataset has no camera, or the page no room for more."),
+            note=note or ("" if film and film.frames else self._why_no_pictures()),
         )
+
+    def _why_no_pictures(self) -> str:
+        if self.camera is None:
+            return "No pictures: the dataset has no camera."
+        return "No pictures: the page has no room for more (ptr report --max_megabytes)."
 
     def _traces(self, values: NDArray[np.generic] | None, key: str) -> dict[str, NDArray[np.float32]]:
         if values is None:
@@ -118,48 +135,30 @@ class PageBuilder:
         return {(names[place] if named else f"{key}[{place}]"): thin(values[:, place]) for place in most_moving(values)}
 
     def _likeness(self, episode: EpisodeRecord, evidence: Mapping[str, NDArray[np.float32]]) -> tuple[Likeness, ...]:
-        """For the weakest place of a suspected episode: the most similar state of its nearest kept episode."""
-        number = episode.episode_index
-        other = self.similarity.nearest_kept.get(number)
-        if self.scores.row(number).verdict == "keep" or other is None or not evidence:
+        """For the weakest chunks of a suspected episode: the most similar situations of its nearest kept episode."""
+        other = self.similarity.nearest_kept.get(episode.episode_index)
+        if self.scores.row(episode.episode_index).verdict == "keep" or other is None:
             return ()
-        total = np.nanmin(np.stack([np.nan_to_num(trace, nan=1.0) for trace in evidence.values()]), axis=0)
-        offset = self.settings.chunk_length
-        frame = int(np.argmin(total[: max(1, episode.length - offset)]))
-        states = read_episode(episode, [self.settings.state_key])[self.settings.state_key].reshape(episode.length, -1)
-        record = self.index.episode(other)
-        others = read_episode(record, [self.settings.state_key])[self.settings.state_key].reshape(record.length, -1)
-        scale = np.nanstd(others, axis=0) + 1e-6
-        usable = others[: max(1, len(others) - offset)]
-        place = int(np.argmin((((usable - states[frame]) / scale) ** 2).sum(axis=1)))
-        return (Likeness(frame, other, place, offset, self._pairs(episode, frame, record, place, offset)),)
+        offset, record = self.settings.chunk_length, self._records[other]
+        starts = weakest_chunks(evidence, chunk_length=offset, threshold=WEAK, at_most=max(1, self.budget.num_chunks))
+        own, others = self._states(episode), self._states(record)
+        scale = np.nanstd(np.concatenate([own, others]), axis=0) + 1e-6  # of both: a joint that rests must not decide
+        found = []
+        for frame in starts:
+            place = most_similar_frame(own[frame], frame / max(1, episode.length - 1), others, scale, offset=offset)
+            pictures: tuple[str, ...] = ()
+            if self.camera is not None and self.budget.num_chunks:
+                feature = self.index.feature(self.camera)
+                pictures = picture_pairs(episode, frame, record, place, offset, feature, self.index.fps)
+            found.append(Likeness(frame, other, place, offset, pictures))
+        return tuple(found)
 
-    def _pairs(
-        self, episode: EpisodeRecord, frame: int, other: EpisodeRecord, place: int, offset: int
-    ) -> tuple[str, ...]:
-        if self.camera is None or not self.frames_per_episode:
-            return ()
-        from ptr_robot.audit.page.pictures import data_uri, shrink
-        from ptr_robot.data.lerobot.seeking import decode_frames
-        from ptr_robot.errors import require
+    def _states(self, episode: EpisodeRecord) -> NDArray[np.floating]:  # (length, D)
+        return self._values(episode)[self.settings.state_key].reshape(episode.length, -1).astype(np.float64)
 
-        pillow, feature = require("PIL.Image", "lerobot"), self.index.feature(self.camera)
-        pictures = []
-        try:
-            for record, first in ((episode, frame), (other, place)):
-                wanted = sorted({first, min(first + offset, record.length - 1)})
-                shown = [*decode_frames(record, feature, self.index.fps, wanted)]
-                pictures += [data_uri(shrink(pillow, picture, FRAME_WIDTH)) for picture in (shown[0], shown[-1])]
-        except DataError:
-            return ()  # the note beside the frames says what is wrong with the video
-        return tuple(pictures)
-
-    def _affordable_frames(self) -> int:
-        """As many frames an episode as the page's size allows; too few to be worth it are none."""
-        if self.camera is None:
-            return 0
-        budget = self.settings.max_megabytes * 1e6 / (FRAME_BYTES * max(1, len(self.index.episodes)))
-        return min(MAX_FRAMES, int(budget))
+    def _values(self, episode: EpisodeRecord) -> Columns:
+        table = self._table(episode.table)
+        return slice_episode(table, episode, table.column_names)
 
 
 def build_page(
@@ -194,9 +193,19 @@ def build_page(
         episodes=cards,
         checks=scores.checks,
         confusions=_confusions(cards),
+        labels=list(builder.labels),
+        weak=WEAK,
         fps=index.fps,
     )
     return page, builder.details(films, notes)
+
+
+def episode_labels(root: Path) -> dict[str, dict[int, str]]:
+    """What the dataset says of its episodes: texts of its metadata, and the operators of a recorded ground truth."""
+    labels = read_labels(root)
+    truths = read_ground_truth(root) or {}
+    operators = {number: truth.operator for number, truth in truths.items() if truth.operator is not None}
+    return labels if len(set(operators.values())) < 2 else {"operator": operators, **labels}
 
 
 def _facts(index: DatasetIndex) -> dict[str, str]:

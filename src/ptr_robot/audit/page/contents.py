@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 MAX_POINTS = 160  # of a trace or a timeline
 LEVELS, GAP = 254, 255  # of a byte that stands for a value
 MAX_DIMENSIONS = 8  # traces that are drawn for one episode
+MAX_STRETCHES, STRETCHES_A_CHANNEL = 6, 2  # that are named for one episode
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class EpisodeCard:
     reason: str
     corrected_instruction: str | None
     evidence: tuple[float, ...]  # in the order of the page's channels; NaN: the channel says nothing
-    source: str = ""
+    labels: tuple[str, ...] = ()  # in the order of the page's labels; empty where the episode has none
     duplicate_of: int | None = None
     neighbour: int | None = None  # the most similar episode of its task that is kept
     start: tuple[float, float] = (0.0, 0.0)  # the first state in the plane of the dataset's largest spread
@@ -88,7 +89,9 @@ class Page:
     checks: Sequence[Mapping[str, Any]] = ()  # rows of --check
     confusions: Sequence[tuple[str, str, int]] = ()  # given instruction, fitting instruction, episodes
     training: Mapping[str, Any] | None = None
+    labels: Sequence[str] = ()  # what else the dataset says of every episode: operator, session, source
     fps: float = 0.0
+    weak: float = 0.05  # evidence and scores below it are weak
     total_frames: int = 0  # by which marks know their dataset
     commands: Sequence[tuple[str, str]] = ()  # what to type now: words and command
     extra: Mapping[str, Any] = field(default_factory=dict)
@@ -133,14 +136,23 @@ def encode_trace(values: NDArray[np.float32]) -> dict[str, Any]:
     }
 
 
-def weak_stretches(evidence: Mapping[str, NDArray[np.float32]], threshold: float) -> tuple[Stretch, ...]:
-    """Runs of frames in which a channel's evidence lies below the threshold, the longest first."""
+def weak_stretches(
+    evidence: Mapping[str, NDArray[np.float32]],  # by channel: (frames,)
+    threshold: float,
+    by_channel: Mapping[str, float] | None = None,  # evidence of the whole episode
+) -> tuple[Stretch, ...]:
+    """Runs of frames below the threshold: those of the channels that cost the episode most, then the longest."""
     found = [
         Stretch(first, last, channel)
         for channel, values in evidence.items()
-        for first, last in _runs(np.nan_to_num(values, nan=np.inf) < threshold)
+        for first, last in _longest(np.nan_to_num(values, nan=np.inf) < threshold)
     ]
-    return tuple(sorted(found, key=lambda stretch: stretch.first - stretch.last)[:6])
+    cost = by_channel or {}
+    return tuple(sorted(found, key=lambda run: (cost.get(run.channel, 1.0), run.first - run.last))[:MAX_STRETCHES])
+
+
+def _longest(flags: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    return sorted(_runs(flags), key=lambda run: run[0] - run[1])[:STRETCHES_A_CHANNEL]
 
 
 def _runs(flags: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:

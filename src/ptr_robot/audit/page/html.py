@@ -20,11 +20,12 @@ from typing import Any
 from ptr_robot.audit.page.contents import EpisodeDetail, Page, encode_trace
 
 _FILES = resources.files("ptr_robot.audit.page") / "assets"
+_SCRIPTS = ("elements", "marks", "charts", "list", "episode", "dataset", "start")  # parts of one function, in order
 
 
 def render(page: Page, details: Iterable[EpisodeDetail]) -> Iterator[str]:
     """The parts of the file in their order; details are asked for one at a time."""
-    style, script = (_FILES / "page.css").read_text("utf-8"), (_FILES / "page.js").read_text("utf-8")
+    style, script = (_FILES / "page.css").read_text("utf-8"), _script()
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
@@ -46,6 +47,11 @@ def render(page: Page, details: Iterable[EpisodeDetail]) -> Iterator[str]:
     for detail in details:
         yield island(f"episode-{detail.episode_index}", _detail_values(detail))
     yield f"<script>{script}</script>\n</body>\n</html>\n"
+
+
+def _script() -> str:
+    parts = "\n".join((_FILES / f"{name}.js").read_text("utf-8") for name in _SCRIPTS)
+    return f'"use strict";\n(() => {{\n{parts}}})();'
 
 
 def island(name: str, values: Any) -> str:

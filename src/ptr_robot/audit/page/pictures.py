@@ -34,17 +34,18 @@ class Filmstrip:
 def make_filmstrip(
     episode: EpisodeRecord, feature: Feature, fps: float, frames: Sequence[int], *, width: int
 ) -> Filmstrip:
-    """Decode the chosen frames once and paste them into one picture."""
+    """Decode the chosen frames once and paste them into one picture; without any, a thumbnail alone."""
     pillow = require("PIL.Image", "lerobot")
-    pictures = [shrink(pillow, frame, width) for frame in decode_frames(episode, feature, fps, frames)]
+    wanted = frames or [episode.length // 2]
+    pictures = [shrink(pillow, frame, width) for frame in decode_frames(episode, feature, fps, wanted)]
     height = pictures[0].height
-    rows = math.ceil(len(pictures) / COLUMNS)
-    sheet = pillow.new("RGB", (COLUMNS * width, rows * height))
+    rows, columns = math.ceil(len(pictures) / COLUMNS), min(COLUMNS, len(pictures))
+    sheet = pillow.new("RGB", (columns * width, rows * height))
     for place, picture in enumerate(pictures):
         sheet.paste(picture, (place % COLUMNS * width, place // COLUMNS * height))
     middle = pictures[len(pictures) // 2]
     small = middle.resize((max(1, width * 3 // 4), max(1, height * 3 // 4)))
-    return Filmstrip(tuple(frames), data_uri(sheet), data_uri(small), width, height)
+    return Filmstrip(tuple(frames), data_uri(sheet) if frames else "", data_uri(small), width, height)
 
 
 def shrink(pillow: Any, frame: NDArray[np.uint8], width: int) -> Any:  # (H, W, 3)

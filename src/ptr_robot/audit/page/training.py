@@ -15,33 +15,50 @@ from ptr_robot.errors import DataError
 from ptr_robot.train.records import read_records
 
 EPISODES_FILE = "episode_scores.parquet"
+SHARES = "weight_share/"
+GROUPS = {  # by words in the metrics' names, the first that fits
+    "Sources": ("source_",),
+    "Losses": ("loss", "token_"),
+    "Weights": ("weight", "sample_size", "kl", "ratio_low", "ratio_high", "ratio_min", "ratio_max"),
+    "Scorer": ("accuracy", "margin", "score", "candidates", "valid_ratio"),
+    "Controller": ("temperature", "beta", "hard_ratio"),
+}
+OTHER = "The run"
 
 
 def describe_training(run: Path, scores: Scores) -> dict[str, Any]:
-    """Curves by the group that their name begins with, weights by episode, and a sentence on agreement."""
+    """Curves by what they are about, weights by episode, and a sentence on agreement."""
     records = read_records(run)
     if not records:
         raise DataError(f"{run} has no records of a training; name the folder that ptr train wrote")
     weights = _mean_weights(run / EPISODES_FILE)
     return {
         "name": run.name,
+        "steps": [records[0].get("step", 1), records[-1].get("step", len(records))],
         "curves": _curves(records),
+        "weight_shares": _weight_shares(records),
         "weights": weights,
         "agreement": _agreement(weights, scores),
     }
 
 
 def _curves(records: list[dict[str, Any]]) -> dict[str, dict[str, list[float | None]]]:
-    """Every number that was recorded more than once, under the part of its name before the slash."""
+    """Every number that was recorded more than once, by what it is about."""
     names = sorted({name for record in records for name, value in record.items() if isinstance(value, int | float)})
-    groups: dict[str, dict[str, list[float | None]]] = {}
+    groups: dict[str, dict[str, list[float | None]]] = {group: {} for group in (*GROUPS, OTHER)}
     for name in names:
         values = np.array([float(record.get(name, np.nan)) for record in records], dtype=np.float32)
-        if name == "step" or np.isfinite(values).sum() < 2:
+        if name == "step" or name.startswith(SHARES) or np.isfinite(values).sum() < 2:
             continue
-        group, _, _ = name.partition("/")
-        groups.setdefault(group, {})[name] = numbers(thin(values))
-    return groups
+        group = next((group for group, marks in GROUPS.items() if any(mark in name for mark in marks)), OTHER)
+        groups[group][name] = numbers(thin(values))
+    return {group: curves for group, curves in groups.items() if curves}
+
+
+def _weight_shares(records: list[dict[str, Any]]) -> dict[str, float]:
+    """The last record's histogram of weights: the lower edge of each bin, and its share of the batch."""
+    last = records[-1]
+    return {name.removeprefix(SHARES): float(last[name]) for name in sorted(last) if name.startswith(SHARES)}
 
 
 def _mean_weights(file: Path) -> dict[int, float]:

@@ -38,3 +38,22 @@ def test_it_learns_what_is_not_linear() -> None:
     inputs, targets, folds = samples(800)
     _, errors = RidgeProblem(inputs, targets, folds, 4, np.random.default_rng(2)).fit()
     assert (errors**2).mean() < 0.3 * targets.var()
+
+
+def test_what_the_fit_saw_little_of_is_new() -> None:
+    """Against the posterior variance of a Bayesian linear regression, written as a plain inverse; and far away."""
+    inputs, targets, folds = samples()
+    problem = RidgeProblem(inputs, targets, folds, 4, np.random.default_rng(2), num_features=12)
+    model, _ = problem.fit()
+    features = model.features(inputs).astype(np.float64)
+    found = model.novelty(inputs, 1)
+    own = folds != 1
+    penalties = [one * np.sqrt(len(inputs)) for one in ridge._PENALTIES]
+    plain = []
+    for penalty in penalties:
+        shrinkage = penalty * np.eye(features.shape[1])
+        shrinkage[0, 0] = 1e-6
+        inverse = np.linalg.inv(features[own].T @ features[own] + shrinkage)
+        plain.append(np.array([row @ inverse @ row for row in features]))
+    assert any(np.allclose(found, one, rtol=1e-6) for one in plain)
+    assert model.novelty(inputs + 4.0, 1).mean() > 3.0 * found.mean()

@@ -44,11 +44,11 @@ def calibrate(
         if (grown == reference).all() or not grown.any():
             break
         reference = grown
-    nulls = tuple(_with_heaps(null, values[:, c], tasks[:, c], floors[c]) for c, null in enumerate(nulls))
+    nulls = tuple(with_heaps(null, values[:, c], tasks[:, c], floors[c]) for c, null in enumerate(nulls))
     return nulls, standardise(values, tasks, nulls), reference
 
 
-def _with_heaps(null: NullDistribution, values: Values, tasks: NDArray[np.int64], floor: float) -> NullDistribution:
+def with_heaps(null: NullDistribution, values: Values, tasks: NDArray[np.int64], floor: float) -> NullDistribution:
     """The same, knowing the lower heap where the channel's values make two once each task's centre is taken off."""
     centres = np.array([null.centre(int(task)) for task in tasks])
     is_upper = upper_heap(values - centres)

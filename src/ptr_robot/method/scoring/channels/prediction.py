@@ -248,7 +248,6 @@ class _Identification(FittedChannel):
         excess = (surprise - self.usual.get(episode.group, 0.0)) * self.expectation.trust(episode)
         return Measurement(float(excess.mean()), spread_to_frames(rows, excess, episode.num_frames))
 
-
     def _surprise(self, group: int, predicted: Values, targets: Array) -> Values:  # (n, D), (n, D) -> (n,)
         queries = unit(predicted)
         matched = (queries * targets).sum(axis=1) / _TEMPERATURE

@@ -1,0 +1,100 @@
+"""Channels of the recorded actions themselves: noise, and whether the robot carried them out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ptr_robot.method.scoring.channels.command import Command
+from ptr_robot.method.scoring.channels.duration import Duration
+from ptr_robot.method.scoring.channels.smoothness import ActionNoise
+from ptr_robot.method.scoring.injections import INJECTORS
+from ptr_robot.method.scoring.recordings import Recording, Recordings
+
+from .made_recordings import make_recordings, replace_episodes
+
+
+@pytest.fixture(scope="module")
+def folded() -> Recordings:
+    return make_recordings(num=40).with_folds(0)
+
+
+def injected(kind: str, recordings: Recordings, places: list[int]) -> dict[int, Recording]:
+    injector = next(one for one in INJECTORS if one.kind == kind)
+    generator = np.random.default_rng(3)
+    changed = {place: injector.inject(recordings.episodes[place], recordings, generator) for place in places}
+    assert None not in changed.values()
+    return {place: episode for place, episode in changed.items() if episode is not None}
+
+
+@pytest.mark.parametrize("kind", ["swapped_dimensions", "timing"])
+def test_actions_that_were_not_carried_out_are_known(kind: str, folded: Recordings) -> None:
+    """A third of the episodes is changed, and the model learns from them, too."""
+    places = list(range(0, 40, 3))
+    recordings = replace_episodes(folded, injected(kind, folded, places))
+    fitted = Command().fit(recordings, seed=0)
+    assert fitted is not None
+    values = np.array([fitted.measure(episode).value for episode in recordings.episodes])
+    is_changed = np.isin(np.arange(40), places)
+    assert np.median(values[is_changed]) > np.quantile(values[~is_changed], 0.9)
+
+
+def test_states_that_say_nothing_of_the_actions_keep_it_silent(folded: Recordings) -> None:
+    generator = np.random.default_rng(0)
+    episodes = tuple(
+        replace(episode, actions=generator.standard_normal(episode.actions.shape).astype(np.float32))
+        for episode in folded.episodes
+    )
+    assert Command().fit(replace(folded, episodes=episodes), seed=0) is None
+
+
+def test_a_pose_that_no_other_episode_has_counts_less(folded: Recordings) -> None:
+    """Errors that are as large as can be, once in usual poses and once where the model saw nothing."""
+    fitted = Command().fit(folded, seed=0)
+    assert fitted is not None
+    episode = folded.episodes[0]
+    wrong = replace(episode, actions=(episode.actions + 50.0).astype(np.float32))
+    elsewhere = replace(wrong, states=(episode.states + 4.0).astype(np.float32))
+    assert fitted.measure(elsewhere).value < fitted.measure(wrong).value
+
+
+def test_noise_shows_in_a_dimension_that_is_usually_still() -> None:
+    """A gripper that stays shut in every episode but the one with noise on all actions."""
+    base = make_recordings(num=20)
+    rough = np.random.default_rng(0)
+    episodes = []
+    for number, episode in enumerate(base.episodes):
+        gripper = np.where(np.arange(episode.num_frames) > 30, 1.0, -1.0)[:, None]
+        shake = (0.01 + 0.02 * (number % 4)) * rough.standard_normal(episode.actions.shape)
+        episodes.append(
+            replace(episode, actions=np.concatenate([episode.actions + shake, gripper], axis=1).astype(np.float32))
+        )
+    noisy = episodes[8].actions + 0.05 * rough.standard_normal(episodes[8].actions.shape)
+    episodes[8] = replace(episodes[8], actions=noisy.astype(np.float32))
+    fitted = ActionNoise().fit(replace(base, episodes=tuple(episodes)), seed=0)
+    assert fitted is not None
+    values = [fitted.measure(episode).value for episode in episodes]
+    assert int(np.argmax(values)) == 8
+
+
+def test_a_single_jump_is_no_noise(folded: Recordings) -> None:
+    fitted = ActionNoise().fit(folded, seed=0)
+    assert fitted is not None
+    jumping = folded.episodes[1].actions.copy()
+    jumping[30:] += 1.0
+    change = fitted.measure(replace(folded.episodes[1], actions=jumping)).value
+    values = np.array([fitted.measure(episode).value for episode in folded.episodes])
+    assert change < values.mean() + 3.0 * values.std()
+
+
+def test_an_episode_of_half_the_usual_length_is_named(folded: Recordings) -> None:
+    fitted = Duration().fit(folded, seed=0)
+    assert fitted is not None
+    episode = folded.episodes[0]
+    half = replace(episode, states=episode.states[::2], actions=episode.actions[::2])
+    found = fitted.measure(half)
+    assert found.value == pytest.approx(np.log(2), abs=0.3)
+    assert "shorter" in found.note
+    assert fitted.measure(episode).value < found.value

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
+
+os.environ["OMP_NUM_THREADS"] = "1"  # before torch and NumPy are there, and for every process that a test starts
 
 import pytest
 import torch

@@ -40,6 +40,13 @@ def pytest_configure(config):
     config.pluginmanager.register(OrdinaryScheduling())
 
 
+def pytest_collection_modifyitems(config, items):
+    """With several workers, files with long tests come first: at the end none waits for the longest file of another."""
+    if hasattr(config, "workerinput"):
+        long_files = {item.path for item in items if item.get_closest_marker("slow")}
+        items.sort(key=lambda item: item.path not in long_files)
+
+
 def pytest_terminal_summary(terminalreporter):
     """How many inputs were tried and faults injected, by the tests that count them."""
     faults: dict[str, list[int]] = {}

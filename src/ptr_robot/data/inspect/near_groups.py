@@ -41,8 +41,9 @@ def _directions(centred: NDArray[np.float64]) -> NDArray[np.float64]:  # (D, 3)
         _, vectors = np.linalg.eigh(centred.T @ centred)
         return vectors[:, -NUM_DIRECTIONS:]
     _, shares = np.linalg.eigh(centred @ centred.T)  # of few points: the same directions by a smaller matrix
-    vectors = centred.T @ shares[:, -NUM_DIRECTIONS:]
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=0), np.finfo(np.float64).tiny)
+    spans = centred.T @ shares[:, -NUM_DIRECTIONS:]
+    directions: NDArray[np.float64] = spans / np.maximum(np.linalg.norm(spans, axis=0), np.finfo(np.float64).tiny)
+    return directions
 
 
 def _nearest(points: NDArray[np.float64], number: int, known: list[int], distance: float) -> int | None:

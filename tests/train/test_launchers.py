@@ -57,7 +57,7 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in dropped} | {"OMP_NUM_THREADS": "1"}
 
 
-def wait_for(condition, process: subprocess.Popen, seconds: float = 300) -> None:
+def wait_for(condition, process: subprocess.Popen, seconds: float = 600) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert process.poll() is None, process.communicate()
@@ -70,7 +70,7 @@ def test_both_launchers_start_two_processes_that_find_each_other(state_data, tmp
     runs = {name: tmp_path / name for name in ("torchrun", "accelerate")}
     for name, run in runs.items():
         process = start(name, state_data, run, "--steps=2", "--save_freq=2", "--log_freq=2")
-        _, errors = process.communicate(timeout=300)
+        _, errors = process.communicate(timeout=600)
         assert process.returncode == 0, errors
         assert json.loads((run / "run.json").read_text())["processes"] == 2
     one, other = (load_file(latest_checkpoint(run) / "pretrained_model/model.safetensors") for run in runs.values())

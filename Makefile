@@ -56,7 +56,7 @@ lint: install
 	$(BIN)/lint-imports
 
 test: lint
-	$(BIN)/pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile
+	$(BIN)/pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 
 test-lerobot06:
 	bash scripts/test_lerobot06.sh

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
+
+os.environ["OMP_NUM_THREADS"] = "1"  # before torch and NumPy are there, and for every process that a test starts
 
 import pytest
 import torch
@@ -35,6 +38,13 @@ class OrdinaryScheduling:
 def pytest_configure(config):
     """Registered, as hooks of a conftest do not see fixtures of the whole run."""
     config.pluginmanager.register(OrdinaryScheduling())
+
+
+def pytest_collection_modifyitems(config, items):
+    """With several workers, files with long tests come first: at the end none waits for the longest file of another."""
+    if hasattr(config, "workerinput"):
+        long_files = {item.path for item in items if item.get_closest_marker("slow")}
+        items.sort(key=lambda item: item.path not in long_files)
 
 
 def pytest_terminal_summary(terminalreporter):

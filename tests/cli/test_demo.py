@@ -23,12 +23,13 @@ from tests.audit.test_page import read_island
 pytestmark = pytest.mark.slow
 
 STUDY = read_demo("smoke", seed=0)
+SMOKE = ("--scale=smoke", "--num_workers=1")  # each is seconds of imports; a study is tried with two
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("demo") / "demo"
-    assert run(["demo", f"--output_dir={folder}", "--scale=smoke"]) == 0
+    assert run(["demo", f"--output_dir={folder}", *SMOKE]) == 0
     return folder
 
 
@@ -62,7 +63,7 @@ def test_the_upper_bound_sees_no_marked_episode(root: Path, findings: DemoFindin
 
 def test_run_twice_it_does_nothing_twice(root: Path, capsys: pytest.CaptureFixture) -> None:
     before = {path: path.stat().st_mtime_ns for path in [*root.glob("records/**/*.json"), *root.glob("runs/*/*/*")]}
-    assert run(["demo", f"--output_dir={root}", "--scale=smoke"]) == 0
+    assert run(["demo", f"--output_dir={root}", *SMOKE]) == 0
     assert {path: path.stat().st_mtime_ns for path in before} == before
     shown = capsys.readouterr().out
     assert all(
@@ -84,7 +85,7 @@ def test_an_interrupted_training_is_gone_on_with(root: Path) -> None:
     (checkpoints / "last").unlink()
     scores.unlink()
     record_path(root, cell.setting, "sft", cell.seed).unlink()
-    assert run(["demo", f"--output_dir={root}", "--scale=smoke"]) == 0
+    assert run(["demo", f"--output_dir={root}", *SMOKE]) == 0
     starts = json.loads((stage.output / "run.json").read_text())["starts"]
     assert [start["first_step"] for start in starts] == [0, half]
     assert [record["action_loss"] for record in read_records(stage.output)] == whole
@@ -98,7 +99,7 @@ def test_it_ends_with_the_report_on_its_demonstrations(root: Path, findings: Dem
     assert len(read_island(page.read_text(), "page")["episodes"]) == len(findings.truths)
     scores = page.with_name("ptr_episodes.parquet")
     before = scores.stat().st_mtime_ns
-    assert run(["demo", f"--output_dir={root}", "--scale=smoke"]) == 0
+    assert run(["demo", f"--output_dir={root}", *SMOKE]) == 0
     assert f"open {page}" in capsys.readouterr().out
     assert scores.stat().st_mtime_ns == before  # scored once
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass, field
 
 import pytest
@@ -145,3 +146,18 @@ def test_help_shows_every_flag_with_its_comment(capsys):
     assert text.startswith("usage: ptr [SOURCE] [TARGET] [--flag=value ...]\n\n")
     assert "Config file for" not in text  # a group is no flag
     assert "default: None" not in text
+
+
+def test_comments_are_read_for_help_alone(monkeypatch, capsys):
+    """draccus parses source code for each of them, which would be most of the time that any command takes to start."""
+    asked = []
+    real = inspect.getsource
+    monkeypatch.setattr("inspect.getsource", lambda owner: asked.append(owner) or real(owner))
+    parse("--number=4")
+    with pytest.raises(ConfigError):
+        parse("--number=four")
+    assert not asked
+    with pytest.raises(SystemExit):
+        parse("--help")
+    assert asked
+    assert "how many" in capsys.readouterr().out

@@ -115,6 +115,7 @@ def test_a_base_checkpoint_is_the_start(dataset, tmp_path, monkeypatch, caplog):
     torch.testing.assert_close(after[tower], before["model.backbone.conv1.weight"])
 
 
+@pytest.mark.slow
 def test_the_command_itself_finds_the_plugin(dataset, tmp_path):
     """In a process of its own, with the smallest backbone that torchvision has."""
     command = Path(sys.executable).with_name("lerobot-train")

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import torch
 from accelerate import Accelerator
 
-from tests.lerobot.two_ranks import train
+from tests.lerobot.two_ranks import train, train_as_rank
+from tests.train.conftest import processes as processes
+from tests.train.test_distributed import free_port
 
 
-def test_two_processes_equal_one(tmp_path):
-    root = Path(__file__).parents[2]
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-    command += ["-m", "tests.lerobot.two_ranks", str(tmp_path)]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=900, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
+def test_two_processes_equal_one(tmp_path, processes):
+    port = free_port()
+    started = [processes.Process(target=train_as_rank, args=(tmp_path, rank, 2, port)) for rank in range(2)]
+    for process in started:
+        process.start()
+    for process in started:
+        process.join()
+    assert [process.exitcode for process in started] == [0, 0]
     ranks = [torch.load(tmp_path / f"rank{rank}.pt") for rank in range(2)]
     alone = train(Accelerator(cpu=True))
     assert alone["ptr.method.pool.queue.targets"].any()

@@ -1,8 +1,8 @@
-"""Run by a launcher of two processes: LeRobot's own training step, each rank on its share of the batches."""
+"""Run by two processes: LeRobot's own training step, each rank on its share of the batches."""
 
 from __future__ import annotations
 
-import sys
+import os
 from pathlib import Path
 
 import torch
@@ -12,6 +12,7 @@ from lerobot.scripts.lerobot_train import update_policy
 from lerobot.utils.logging_utils import AverageMeter, MetricsTracker
 
 from tests.lerobot.small_policies import ACT_NO_VAE, BATCH, make_batch, make_pair
+from tests.train.worker import rank_environment
 
 STEPS = 3
 
@@ -35,14 +36,12 @@ def train(accelerator: Accelerator) -> dict[str, torch.Tensor]:
     return {name: value.detach().clone() for name, value in policy.state_dict().items()}
 
 
-def main() -> None:
-    """Leave each rank's state in the folder that the command line names."""
+def train_as_rank(folder: Path, rank: int, world_size: int, port: int) -> None:
+    """One of several processes, as torchrun starts them; it leaves its state in the folder."""
     torch.set_num_threads(1)
+    os.environ |= rank_environment(rank, world_size, port)
     kwargs = DistributedDataParallelKwargs(find_unused_parameters=True)  # as lerobot-train has it
     accelerator = Accelerator(cpu=True, kwargs_handlers=[kwargs])
-    torch.save(train(accelerator), Path(sys.argv[1]) / f"rank{accelerator.process_index}.pt")
+    assert accelerator.num_processes == world_size
+    torch.save(train(accelerator), folder / f"rank{accelerator.process_index}.pt")
     accelerator.end_training()
-
-
-if __name__ == "__main__":
-    main()

@@ -15,9 +15,12 @@ import psutil
 import pytest
 from safetensors.torch import load_file
 
+from ptr_robot.cli.train import read_flags
 from ptr_robot.errors import ConfigError
 from ptr_robot.train.checkpoint import latest_checkpoint
 from ptr_robot.train.processes import check_launcher, trains_on_cpu
+
+from .test_distributed import train_on_two
 
 DOCS = Path(__file__).parents[2] / "docs/training.md"
 BIN = Path(sys.executable).parent
@@ -54,7 +57,7 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in dropped} | {"OMP_NUM_THREADS": "1"}
 
 
-def wait_for(condition, process: subprocess.Popen, seconds: float = 300) -> None:
+def wait_for(condition, process: subprocess.Popen, seconds: float = 600) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert process.poll() is None, process.communicate()
@@ -67,20 +70,16 @@ def test_both_launchers_start_two_processes_that_find_each_other(state_data, tmp
     runs = {name: tmp_path / name for name in ("torchrun", "accelerate")}
     for name, run in runs.items():
         process = start(name, state_data, run, "--steps=2", "--save_freq=2", "--log_freq=2")
-        _, errors = process.communicate(timeout=300)
+        _, errors = process.communicate(timeout=600)
         assert process.returncode == 0, errors
         assert json.loads((run / "run.json").read_text())["processes"] == 2
     one, other = (load_file(latest_checkpoint(run) / "pretrained_model/model.safetensors") for run in runs.values())
     assert all(one[name].equal(other[name]) for name in one)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_rank_that_is_killed_ends_all_of_them_and_the_run_can_go_on(state_data, tmp_path, rank):
-    run = tmp_path / "run"
-    flags = ("--steps=100000", "--save_freq=5", "--log_freq=5")
-    process = start("torchrun", state_data, run, *flags)
-    wait_for(lambda: latest_checkpoint(run) is not None, process)
+def kill_one(process: subprocess.Popen, rank: int, run: Path, saved_before: Path | None) -> Path:
+    """Kill one of two processes once there is another checkpoint; the last one that they leave."""
+    wait_for(lambda: latest_checkpoint(run) not in (None, saved_before), process)
     ranks = sorted(psutil.Process(process.pid).children(), key=lambda child: child.pid)
     assert len(ranks) == 2
     ranks[rank].send_signal(signal.SIGKILL)
@@ -88,11 +87,20 @@ def test_a_rank_that_is_killed_ends_all_of_them_and_the_run_can_go_on(state_data
     assert process.returncode != 0
     assert len(re.findall("^ptr: error: .*$", errors, re.MULTILINE)) <= 1
     assert "ptr_robot/train" not in errors, errors  # no traceback of this package
-    saved = latest_checkpoint(run)
+    return latest_checkpoint(run)
+
+
+@pytest.mark.slow
+def test_a_rank_that_is_killed_ends_all_of_them_and_the_run_can_go_on(state_data, tmp_path, processes):
+    """First the one, then, in the run that goes on, the other; the processes that end it need no launcher."""
+    run = tmp_path / "run"
+    process = start("torchrun", state_data, run, "--steps=100000", "--save_freq=5", "--log_freq=5")
+    saved = kill_one(process, 0, run, None)
+    again = start("torchrun", state_data, run, "--resume=true")
+    saved = kill_one(again, 1, run, saved)
     step = int(saved.name)
-    again = start("torchrun", state_data, run, f"--steps={step + 5}", "--resume=true")
-    _, errors = again.communicate(timeout=300)
-    assert again.returncode == 0, errors
+    config, _ = read_flags(["--resume=true", f"--output_dir={run}", f"--steps={step + 5}"])
+    train_on_two(config, processes)
     assert latest_checkpoint(run).name == f"{step + 5:06d}"
 
 

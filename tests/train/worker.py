@@ -55,9 +55,9 @@ def screen_and_signal_group(arguments: list[str], stage: str, number: signal.Sig
     main()
 
 
-def train_as_rank(config: TrainConfig, rank: int, world_size: int, port: int) -> None:
-    """One of several processes, as torchrun starts them."""
-    os.environ |= {
+def rank_environment(rank: int, world_size: int, port: int) -> dict[str, str]:
+    """What torchrun tells each of its processes."""
+    return {
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),
         "WORLD_SIZE": str(world_size),
@@ -65,6 +65,11 @@ def train_as_rank(config: TrainConfig, rank: int, world_size: int, port: int) ->
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
     }
+
+
+def train_as_rank(config: TrainConfig, rank: int, world_size: int, port: int) -> None:
+    """One of several processes, as torchrun starts them."""
+    os.environ |= rank_environment(rank, world_size, port)
     train_and_exit(config)
 
 

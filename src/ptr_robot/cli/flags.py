@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ptr_robot.cli.flag_values import describe_mistake, spell
-from ptr_robot.cli.help_text import readable_help
+from ptr_robot.cli.help_text import flag_comments, readable_help
 from ptr_robot.errors import ConfigError, PTRError, did_you_mean, require
 from ptr_robot.text_files import read_yaml
 
@@ -59,7 +59,11 @@ def parse_flags(config_class: type[Config], arguments: Sequence[str], positional
     spelled = [spell(argument, kinds) for argument in arguments]
     complaint, answer = io.StringIO(), io.StringIO()
     try:
-        with contextlib.redirect_stderr(complaint), contextlib.redirect_stdout(answer):
+        with (
+            contextlib.redirect_stderr(complaint),
+            contextlib.redirect_stdout(answer),
+            flag_comments(are_read="--help" in spelled),
+        ):
             parsed: Config = draccus.parse(config_class, args=spelled, prog=program.get())
     except SystemExit as exit_request:
         if exit_request.code in (0, None):

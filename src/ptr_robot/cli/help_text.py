@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import textwrap
+from collections.abc import Iterator
 
 _FILE_FLAG, _FILE_TEXT = "  --config_path str", "Settings from a YAML or JSON file; flags win over them."
 _NO_DEFAULT = re.compile(r"\s*\(default:\s+(?:None)?\)")  # the comment beside it says what happens then
 _HEADING = re.compile(r"^\w+(?: \['([\w.]+)'\])?:\n  (.*)\n", re.MULTILINE)
 _EMPTY_GROUP = re.compile(r"^\w+ \['([\w.]+)'\]:\n  .*\n\n(?=\w+ \['\1'\]:\n)", re.MULTILINE)  # it comes again
 _EXPLAINED_FLAG = re.compile(r"^(  --\S+ \S+ {2,})\S", re.MULTILINE)
+
+
+@contextlib.contextmanager
+def flag_comments(*, are_read: bool) -> Iterator[None]:
+    """The comments beside a setting, which help prints and nothing else needs.
+
+    For each of them draccus parses the whole file of the class anew: nine tenths of the time that reading flags takes.
+    """
+    from draccus.wrappers import docstring
+
+    found = docstring.get_attribute_docstring
+    if not are_read:
+        docstring.get_attribute_docstring = lambda *_: docstring.AttributeDocString()
+    try:
+        yield
+    finally:
+        docstring.get_attribute_docstring = found
 
 
 def readable_help(text: str, program: str) -> str:

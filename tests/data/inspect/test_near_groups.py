@@ -10,7 +10,7 @@ import pytest
 from ptr_robot.data.inspect.near_groups import near_groups
 
 
-@pytest.mark.parametrize("dimensions", [1, 2, 3, 40])
+@pytest.mark.parametrize("dimensions", [1, 2, 3, 40, 400])
 @pytest.mark.parametrize("seed", range(3))
 def test_the_groups_are_those_of_every_pair(dimensions, seed):
     """Each point joins the first earlier point near it that began a group."""

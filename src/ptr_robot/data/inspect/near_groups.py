@@ -35,9 +35,15 @@ def near_groups(points: NDArray[np.float64], distance: float) -> dict[int, list[
 
 
 def _directions(centred: NDArray[np.float64]) -> NDArray[np.float64]:  # (D, 3)
-    """Those of greatest spread, which tell most points apart."""
-    _, vectors = np.linalg.eigh(centred.T @ centred)
-    return vectors[:, -NUM_DIRECTIONS:]
+    """Those of greatest spread, which tell most points apart; none is longer than one."""
+    num_points, num_dimensions = centred.shape
+    if num_dimensions <= num_points:
+        _, vectors = np.linalg.eigh(centred.T @ centred)
+        return vectors[:, -NUM_DIRECTIONS:]
+    _, shares = np.linalg.eigh(centred @ centred.T)  # of few points: the same directions by a smaller matrix
+    spans = centred.T @ shares[:, -NUM_DIRECTIONS:]
+    directions: NDArray[np.float64] = spans / np.maximum(np.linalg.norm(spans, axis=0), np.finfo(np.float64).tiny)
+    return directions
 
 
 def _nearest(points: NDArray[np.float64], number: int, known: list[int], distance: float) -> int | None:

@@ -96,7 +96,7 @@ def first_ready(workers: list[JobWorker], timeout: float) -> list[JobWorker]:
 
 @contextlib.contextmanager
 def _one_thread_each() -> Iterator[None]:
-    """What a child process inherits: cells share the cores by being several, not by threads."""
+    """What a child process inherits, torch's threads too: cells share the cores by being several, not by threads."""
     previous = {name: os.environ.get(name) for name in _THREADS}
     os.environ.update(dict.fromkeys(_THREADS, "1"))
     try:
@@ -117,9 +117,6 @@ def _serve(connection: Connection, log: Path) -> None:
     with log.open("a", buffering=1) as file:
         os.dup2(file.fileno(), sys.stdout.fileno())
         os.dup2(file.fileno(), sys.stderr.fileno())
-    import torch
-
-    torch.set_num_threads(1)
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
             connection.send(_attempt(connection.recv()))

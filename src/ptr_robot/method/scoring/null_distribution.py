@@ -21,9 +21,7 @@ _SHARED_EPISODES = 8.0  # how many episodes the scale of all tasks counts as, ag
 _FAR = 2.0  # deviations above the centre: what lies beyond does not shape the spread of good ones
 _LEAST_P = 1e-12
 FEWEST_EPISODES = 6  # of a task whose own centre means anything
-HEAP_SCORE = (
-    3.0  # of a member of the upper heap: worth a look; two heaps may be two operators, so not enough to drop it
-)
+HEAP_SCORE = 3.0  # of the upper heap: worth a look, not enough to drop it, since two heaps may be two operators
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,9 @@ def pytest_terminal_summary(terminalreporter):
             if name == "counted":
                 terminalreporter.write_line(f"{report.nodeid}: {value}")
             if name == "faults":
-                scenario, calls, strikes = value
-                faults[scenario] = [a + b for a, b in zip(faults.get(scenario, [0, 0]), (calls, strikes), strict=True)]
-    for scenario, (calls, strikes) in faults.items():
-        terminalreporter.write_line(f"{scenario}: {calls} file-system calls, {strikes} faults, all recovered from")
+                scenario, calls, *counts = value
+                _, *others = faults.get(scenario, [calls, 0, 0])
+                faults[scenario] = [calls, *(a + b for a, b in zip(others, counts, strict=True))]
+    for scenario, (calls, struck, strikes) in faults.items():
+        counts = f"{calls} file-system calls, {struck} of them struck, {strikes} faults"
+        terminalreporter.write_line(f"{scenario}: {counts}, all recovered from")

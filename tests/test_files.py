@@ -15,7 +15,7 @@ from ptr_robot.files import (
     path_inside,
     plain_name,
     process_lock,
-    refuse_links_outside,
+    refuse_foreign_files,
     workspace_beside,
 )
 
@@ -59,17 +59,17 @@ def test_links_inside_are_followed_and_links_outside_are_not(tmp_path):
     (root / "videos").mkdir(parents=True)
     (root / "videos/a.mp4").write_bytes(b"a")
     (root / "again").symlink_to("videos")
-    refuse_links_outside(root)
+    refuse_foreign_files(root)
     (root / "videos/b.mp4").symlink_to("/etc/hostname")
     with pytest.raises(DataError, match=r"b\.mp4: a link that leads out"):
-        refuse_links_outside(root)
+        refuse_foreign_files(root)
 
 
 def test_a_loop_of_links_is_one_line(tmp_path):
     (tmp_path / "one").symlink_to("two")
     (tmp_path / "two").symlink_to("one")
     with pytest.raises(DataError, match="link"):
-        refuse_links_outside(tmp_path)
+        refuse_foreign_files(tmp_path)
 
 
 def test_the_hubs_own_cache_keeps_its_files_elsewhere(tmp_path):
@@ -78,10 +78,10 @@ def test_the_hubs_own_cache_keeps_its_files_elsewhere(tmp_path):
     commit.mkdir(parents=True)
     (tmp_path / "blobs/ab").write_text("{}")
     (commit / "info.json").symlink_to("../../blobs/ab")
-    refuse_links_outside(commit)
+    refuse_foreign_files(commit)
     (commit / "other").symlink_to("../../refs")
     with pytest.raises(DataError, match="leads out"):
-        refuse_links_outside(commit)
+        refuse_foreign_files(commit)
 
 
 def test_a_lock_changes_neither_a_file_nor_what_a_link_points_at(tmp_path):

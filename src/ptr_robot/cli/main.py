@@ -15,6 +15,7 @@ from typing import Any
 from ptr_robot import __version__
 from ptr_robot.cli.flags import program
 from ptr_robot.errors import ConfigError, PTRError, did_you_mean
+from ptr_robot.text_files import printable
 
 VERBS: dict[str, str] = {
     "collect": "record scripted operators of stated skill in simulation as a LeRobot dataset",
@@ -124,14 +125,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
             sys.stderr.write("ptr: interrupted\n")
             code = 130
         elif isinstance(error, PTRError):
-            sys.stderr.write(f"ptr: error: {error}\n")
+            sys.stderr.write(f"ptr: error: {printable(str(error))}\n")
             code = 1
         elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EPIPE) and error.filename is None:
             sys.stderr.write(f"ptr: error: the output could not be written ({error.strerror})\n")
             sys.stdout = None  # nothing more goes there, not at the end either
             code = 1
         elif (reason := _refusal(error)) is not None:
-            sys.stderr.write(f"ptr: error: {reason}\n")
+            sys.stderr.write(f"ptr: error: {printable(reason)}\n")
             code = 1
         else:
             raise

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ptr_robot.errors import ConfigError, DataError, require
-from ptr_robot.files import atomic_file
+from ptr_robot.files import atomic_file, open_own
 from ptr_robot.train.config import TrainConfig
 
 RECORDS_FILE = "records.jsonl"
@@ -31,7 +31,7 @@ class RunRecords:
         """Append a record; numbers that are not finite are left out of it."""
         finite = {name: value for name, value in record.items() if math.isfinite(value)}
         try:
-            with self._file.open("a") as file:
+            with open_own(self._file, "a") as file:
                 file.write(json.dumps({"step": step} | finite) + "\n")
             for name, value in finite.items():
                 self._tensorboard.add_scalar(name, value, step)

@@ -131,5 +131,6 @@ def _decode_image(pillow: ModuleType, cell: Any, where: str) -> NDArray[np.uint8
     try:
         with pillow.open(io.BytesIO(cell["bytes"])) as image:
             return np.array(image.convert("RGB"))
-    except (OSError, TypeError, KeyError, SyntaxError, ValueError) as error:  # pillow calls a broken PNG a SyntaxError
+    except (OSError, TypeError, KeyError, SyntaxError, ValueError, pillow.DecompressionBombError) as error:
+        # Pillow calls a broken PNG a SyntaxError.
         raise DataError(f"{where}: not a readable picture ({error})") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -143,7 +144,8 @@ def _video_problems(
             yield f"{what}: the video runs at {rate:.4g} fps, meta/info.json says {fps:g}"
             continue
         first = round(span.from_timestamp * fps)
-        end = next((start for start in starts[span.path] if start > first), frames)
+        later = bisect.bisect_right(starts[span.path], first)
+        end = starts[span.path][later] if later < len(starts[span.path]) else frames
         yield from _length_problems(what, record.length, span, frames, fps, end)
 
 

@@ -121,8 +121,8 @@ def printable(text: str) -> str:
 
 
 def is_episode_number(name: str) -> bool:
-    """Whether the name of a JSON field is the number of an episode: plain digits, as many as a number may have."""
-    return name.isascii() and name.isdecimal() and len(name) <= _MOST_DIGITS
+    """Whether the name of a JSON field is the number of an episode, spelt the one way: "7", neither "07" nor "+7"."""
+    return name.isascii() and name.isdecimal() and len(name) <= _MOST_DIGITS and name == str(int(name))
 
 
 def read_text(path: Path, remedy: str) -> str:

@@ -64,12 +64,20 @@ def run(arguments: Sequence[str]) -> int:
     if arguments[0] == "--version":
         sys.stdout.write(__version__ + "\n")
         return 0
+    _refuse_bytes(arguments)
     verb = arguments[0]
     if verb not in VERBS:
         raise ConfigError(f"there is no verb {verb!r}; {did_you_mean(verb, VERBS)}")
     program.set(f"ptr {verb}")
     module = importlib.import_module(f"ptr_robot.cli.{verb}")
     return int(module.main(list(arguments[1:])) or 0)
+
+
+def _refuse_bytes(arguments: Sequence[str]) -> None:
+    """Names that are no text cannot be written into the files that name datasets and runs."""
+    for word in arguments:
+        if any("\ud800" <= letter <= "\udfff" for letter in word):  # how Python shows bytes that are no UTF-8
+            raise ConfigError(f"{word!a:.200} is no text in UTF-8; rename what it names")
 
 
 class StopSignals:

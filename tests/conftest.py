@@ -40,8 +40,9 @@ def pytest_configure(config):
 def pytest_terminal_summary(terminalreporter):
     """How many inputs were tried and faults injected, by the tests that count them."""
     faults: dict[str, list[int]] = {}
-    for report in terminalreporter.getreports("passed"):
-        for name, value in report.user_properties:
+    failed = {report.nodeid for report in terminalreporter.getreports("failed")}
+    for report in terminalreporter.getreports(""):  # what passed before and after tests: fixtures count at the end
+        for name, value in report.user_properties if report.when == "teardown" and report.nodeid not in failed else ():
             if name == "counted":
                 terminalreporter.write_line(f"{report.nodeid}: {value}")
             if name == "faults":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import numbers
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -74,7 +73,7 @@ def read_features(info: Mapping[str, Any]) -> dict[str, Feature]:
 
 def whole_number(value: Any) -> int:
     """A count or a number of something, as metadata hold it; ``int`` alone would take 0.9, "1" and true."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or value != value // 1 or abs(value) > _MOST:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1 or abs(value) > _MOST:
         raise TypeError(f"{str(value)[:60]} is not a whole number")
     return int(value)
 

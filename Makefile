@@ -28,7 +28,7 @@ help:
 	@echo "make test     install, then lint, type-check, check the layers and run every test"
 	@echo "make demo     install, then collect, train SFT, PTR and the clean part, evaluate, compare, audit"
 	@echo "make fuzz     as the tests do, with INPUTS (2000) damaged inputs for each kind of file that is read"
-	@echo "make faults   kill a run, and fill its disk, at every one of its file-system calls"
+	@echo "make faults   kill a run, and fill its disk, at its file-system calls (PTR_ROBOT_FAULTS=every: at each of a table's writes too)"
 	@echo "make lint     ruff, mypy --strict and the import layers"
 	@echo "make test-lerobot06  the plug-in's tests on LeRobot 0.6, where there is a Python 3.12 or later"
 	@echo "make install  the virtual environment in $(VENV)"
@@ -66,7 +66,7 @@ fuzz: install
 	PTR_ROBOT_FUZZ=$(or $(INPUTS),2000) $(BIN)/pytest tests/fuzz --numprocesses=auto --maxprocesses=4
 
 faults: install
-	PTR_ROBOT_FAULTS=all $(BIN)/pytest tests/faults --numprocesses=auto --maxprocesses=4
+	PTR_ROBOT_FAULTS=$(or $(PTR_ROBOT_FAULTS),all) $(BIN)/pytest tests/faults --numprocesses=auto --maxprocesses=4
 
 demo: install
 	$(BIN)/ptr demo

@@ -50,12 +50,15 @@ def pytest_collection_modifyitems(config, items):
 def pytest_terminal_summary(terminalreporter):
     """How many inputs were tried and faults injected, by the tests that count them."""
     faults: dict[str, list[int]] = {}
-    for report in terminalreporter.getreports("passed"):
-        for name, value in report.user_properties:
+    failed = {report.nodeid for report in terminalreporter.getreports("failed")}
+    for report in terminalreporter.getreports(""):  # what passed before and after tests: fixtures count at the end
+        for name, value in report.user_properties if report.when == "teardown" and report.nodeid not in failed else ():
             if name == "counted":
                 terminalreporter.write_line(f"{report.nodeid}: {value}")
             if name == "faults":
-                scenario, calls, strikes = value
-                faults[scenario] = [a + b for a, b in zip(faults.get(scenario, [0, 0]), (calls, strikes), strict=True)]
-    for scenario, (calls, strikes) in faults.items():
-        terminalreporter.write_line(f"{scenario}: {calls} file-system calls, {strikes} faults, all recovered from")
+                scenario, calls, *counts = value
+                _, *others = faults.get(scenario, [calls, 0, 0])
+                faults[scenario] = [calls, *(a + b for a, b in zip(others, counts, strict=True))]
+    for scenario, (calls, struck, strikes) in faults.items():
+        counts = f"{calls} file-system calls, {struck} of them struck, {strikes} faults"
+        terminalreporter.write_line(f"{scenario}: {counts}, all recovered from")

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from ptr_robot.errors import DataError
 from ptr_robot.files import (
     atomic_file,
+    open_own,
     path_inside,
     plain_name,
     process_lock,
-    refuse_links_outside,
+    refuse_foreign_files,
     workspace_beside,
 )
 
@@ -59,17 +60,17 @@ def test_links_inside_are_followed_and_links_outside_are_not(tmp_path):
     (root / "videos").mkdir(parents=True)
     (root / "videos/a.mp4").write_bytes(b"a")
     (root / "again").symlink_to("videos")
-    refuse_links_outside(root)
+    refuse_foreign_files(root)
     (root / "videos/b.mp4").symlink_to("/etc/hostname")
     with pytest.raises(DataError, match=r"b\.mp4: a link that leads out"):
-        refuse_links_outside(root)
+        refuse_foreign_files(root)
 
 
 def test_a_loop_of_links_is_one_line(tmp_path):
     (tmp_path / "one").symlink_to("two")
     (tmp_path / "two").symlink_to("one")
     with pytest.raises(DataError, match="link"):
-        refuse_links_outside(tmp_path)
+        refuse_foreign_files(tmp_path)
 
 
 def test_the_hubs_own_cache_keeps_its_files_elsewhere(tmp_path):
@@ -78,10 +79,10 @@ def test_the_hubs_own_cache_keeps_its_files_elsewhere(tmp_path):
     commit.mkdir(parents=True)
     (tmp_path / "blobs/ab").write_text("{}")
     (commit / "info.json").symlink_to("../../blobs/ab")
-    refuse_links_outside(commit)
+    refuse_foreign_files(commit)
     (commit / "other").symlink_to("../../refs")
     with pytest.raises(DataError, match="leads out"):
-        refuse_links_outside(commit)
+        refuse_foreign_files(commit)
 
 
 def test_a_lock_changes_neither_a_file_nor_what_a_link_points_at(tmp_path):
@@ -112,3 +113,32 @@ def test_workspaces_of_the_dead_are_removed_and_those_of_the_living_kept(tmp_pat
             assert mine.is_dir()
             assert second != mine
     assert not list(tmp_path.iterdir())
+
+
+def test_pipes_and_devices_are_refused_before_anybody_waits_for_them(tmp_path):
+    (tmp_path / "meta").mkdir()
+    os.mkfifo(tmp_path / "meta" / "stats.json")
+    with pytest.raises(DataError, match=r"stats\.json: neither a file nor a folder"):
+        refuse_foreign_files(tmp_path)
+
+
+@pytest.mark.parametrize("mode", ["a", "w"])
+def test_a_link_in_the_place_of_an_own_file_is_not_written_through(tmp_path, mode):
+    (tmp_path / "precious").write_text("mine")
+    (tmp_path / "records.jsonl").symlink_to("precious")
+    with pytest.raises(DataError, match=r"records\.jsonl: a link or a pipe"):
+        open_own(tmp_path / "records.jsonl", mode)
+    assert (tmp_path / "precious").read_text() == "mine"
+
+
+def test_a_pipe_in_the_place_of_an_own_file_keeps_nobody_waiting(tmp_path):
+    os.mkfifo(tmp_path / "records.jsonl")
+    with pytest.raises(DataError, match="a link or a pipe"):
+        open_own(tmp_path / "records.jsonl", "a")
+
+
+def test_an_own_file_is_made_and_gone_on_with(tmp_path):
+    for line in ("one", "two"):
+        with open_own(tmp_path / "records.jsonl", "a") as file:
+            file.write(f"{line}\n")
+    assert (tmp_path / "records.jsonl").read_text() == "one\ntwo\n"

@@ -9,7 +9,10 @@ from types import ModuleType
 
 
 class PTRError(Exception):
-    """Base of every error that this package raises on purpose."""
+    """Base of every error that this package raises on purpose; it is one line, whatever a library had to say."""
+
+    def __str__(self) -> str:
+        return " ".join(super().__str__().split("\n")).strip()
 
 
 class ConfigError(PTRError, ValueError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import glob
 import hashlib
@@ -53,18 +54,36 @@ def plain_name(text: str) -> str:
     return text if plain == text and text else f"{plain}-{fingerprint(text)[:8]}"
 
 
-def refuse_links_outside(root: Path) -> None:
-    """Raise if a symbolic link below ``root`` leads out of it: its target is no part of what was received.
+def refuse_foreign_files(root: Path) -> None:
+    """Raise if something below ``root`` is no part of what was received, or no file that can be read to its end.
 
-    Links of the hub's own cache, which keeps the files of ``snapshots/COMMIT`` in ``blobs``, are part of it.
+    That is a symbolic link that leads out of it, a pipe, a socket or a device. Links of the hub's own cache, which
+    keeps the files of ``snapshots/COMMIT`` in ``blobs``, are part of it.
     """
     inside = [root.resolve()]
     if inside[0].parent.name == "snapshots":
         inside.append(inside[0].parent.parent / "blobs")
-    for folder, folders, files in os.walk(root):
-        for path in (Path(folder, name) for name in (*folders, *files)):
-            if path.is_symlink() and not any(_real(path).is_relative_to(place) for place in inside):
-                raise DataError(f"{path}: a link that leads out of {root}; put the file itself in its place")
+    for entry in _entries_below(root):
+        if entry.is_symlink():
+            if not any(_real(Path(entry.path)).is_relative_to(place) for place in inside):
+                raise DataError(f"{entry.path}: a link that leads out of {root}; put the file itself in its place")
+        elif not (entry.is_file() or entry.is_dir()):
+            raise DataError(f"{entry.path}: neither a file nor a folder, but a pipe, a socket or a device; remove it")
+
+
+def _entries_below(root: Path) -> Iterator[os.DirEntry[str]]:
+    """Everything below ``root``, links not followed."""
+    folders = [str(root)]
+    while folders:
+        folder = folders.pop()
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    yield entry
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+        except OSError as error:
+            raise DataError(f"{folder}: cannot be read ({error.strerror}); give yourself the right to it") from error
 
 
 def _real(path: Path) -> Path:
@@ -123,6 +142,20 @@ def atomic_file(path: Path, sync: bool = True) -> Iterator[IO[bytes]]:
     finally:
         _unfinished.discard(partial)
         _remove(partial)
+
+
+def open_own(path: Path, mode: str) -> IO[str]:
+    """Open a file of an output folder to write ("w") or to go on writing ("a"); a link in its place is an error."""
+    return open(path, mode, encoding="utf-8", opener=_open_no_link)
+
+
+def _open_no_link(path: str, flags: int) -> int:
+    try:
+        return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)  # nor does a pipe keep it waiting
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO):
+            raise
+        raise DataError(f"{path}: a link or a pipe in the place of a file that is written; remove it") from error
 
 
 @contextlib.contextmanager

@@ -21,11 +21,21 @@ def read_json(path: Path, remedy: str) -> Any:
 def parse_json(text: str, where: str, remedy: str) -> Any:
     """The value of a JSON text; ``where`` says whose it is."""
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_object)
     except ValueError as error:
         raise DataError(f"{where}: not valid JSON ({error}); {remedy}") from error
     except RecursionError as error:
         raise DataError(f"{where}: not valid JSON (it is nested too deeply); {remedy}") from error
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; which of two fields of one name counts would be a guess."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the field {twice[:200]!r} stands there twice")
+    return fields
 
 
 def read_json_object(path: Path, remedy: str) -> dict[str, Any]:
@@ -58,6 +68,7 @@ def read_yaml(path: Path) -> Any:
         node = loader.get_single_node()
         if _num_values(node, {}) > _MOST_YAML_VALUES:
             raise ConfigError(f"{path}: its aliases stand for more than {_MOST_YAML_VALUES} values; write fewer")
+        _refuse_keys_that_stand_twice(path, node, set())
         return None if node is None else loader.construct_document(node)
     except (yaml.YAMLError, ValueError) as error:
         if isinstance(error, ConfigError):
@@ -86,9 +97,32 @@ def _num_values(node: Any, known: dict[int, int]) -> int:
     return known[id(node)]
 
 
+def _refuse_keys_that_stand_twice(path: Path, node: Any, seen: set[int]) -> None:
+    """YAML would let the last one win; ``<<`` may stand twice, since it is no key."""
+    if node is None or not isinstance(node.value, list) or id(node) in seen:
+        return
+    seen.add(id(node))
+    names: set[tuple[str, str]] = set()
+    for child in node.value:
+        for part in child if isinstance(child, tuple) else (child,):
+            _refuse_keys_that_stand_twice(path, part, seen)
+        key = child[0] if isinstance(child, tuple) else None
+        if key is None or not isinstance(key.value, str) or key.tag == "tag:yaml.org,2002:merge":
+            continue
+        if (key.tag, key.value) in names:
+            place = f"{path}, line {key.start_mark.line + 1}"
+            raise ConfigError(f"{place}: {key.value[:200]!r} stands there twice; take one out")
+        names.add((key.tag, key.value))
+
+
+def printable(text: str) -> str:
+    """``text`` on one line, in which nothing steers the terminal: other people's names are shown."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
 def is_episode_number(name: str) -> bool:
-    """Whether the name of a JSON field is the number of an episode: plain digits, as many as a number may have."""
-    return name.isascii() and name.isdecimal() and len(name) <= _MOST_DIGITS
+    """Whether the name of a JSON field is the number of an episode, spelt the one way: "7", neither "07" nor "+7"."""
+    return name.isascii() and name.isdecimal() and len(name) <= _MOST_DIGITS and name == str(int(name))
 
 
 def read_text(path: Path, remedy: str) -> str:

@@ -81,6 +81,17 @@ def test_an_expected_error_is_one_line_and_exit_code_one(monkeypatch, capsys, ve
     assert capsys.readouterr().err == "ptr: error: the file is gone\n"
 
 
+def test_names_of_others_steer_no_terminal(monkeypatch, capsys, verb_that_raises):
+    verb_that_raises(DataError("data/a\nb\x1b]0;title\x07.parquet: no such file"))
+    assert exit_of(monkeypatch, "info", "x") == 1
+    assert capsys.readouterr().err == "ptr: error: data/a b\\x1b]0;title\\x07.parquet: no such file\n"
+
+
+def test_a_name_that_is_no_text_is_one_line(monkeypatch, capsys):
+    assert exit_of(monkeypatch, "info", os.fsdecode(b"/data/\xff\xfe")) == 1
+    assert capsys.readouterr().err == "ptr: error: '/data/\\udcff\\udcfe' is no text in UTF-8; rename what it names\n"
+
+
 def test_control_c_is_exit_code_130(monkeypatch, capsys, verb_that_raises):
     verb_that_raises(KeyboardInterrupt())
     assert exit_of(monkeypatch, "info", "x") == 130

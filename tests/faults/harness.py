@@ -1,75 +1,28 @@
 """Runs a piece of work in forked processes, and has one of its file-system calls go wrong.
 
-The calls are those that Python announces to audit hooks (opening for writing, renaming, removing, making folders and
-links) below one folder. Each is struck in up to three ways: the process is killed before it; the disk is full; the
-process is killed after a file was opened and filled in part.
+Each call that changes something below one folder is struck in up to three ways: the process is killed before it; the
+disk is full; the process is killed after half of the bytes were written.
 """
 
 from __future__ import annotations
 
-import errno
 import gc
 import os
-import signal
-import sys
+import socket
+import tempfile
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from ptr_robot.cli.main import main
 from ptr_robot.errors import PTRError
 
 from ..fuzz.conftest import no_output
+from .system_calls import Call, Supervisor, watch_this_process
 
 Work = Callable[[], None]
-CREATING = ("open", "os.mkdir", "os.link", "os.symlink", "os.rename", "os.truncate")
-WATCHED = (*CREATING, "os.remove", "os.rmdir")
-WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-
-
-@dataclass(frozen=True)
-class Call:
-    """One file-system call of the work."""
-
-    number: int
-    event: str
-    path: str
-
-    @property
-    def faults(self) -> tuple[str, ...]:
-        """How it can go wrong."""
-        full = ("full",) if self.event in CREATING else ()
-        torn = ("torn",) if self.event == "open" else ()
-        return ("kill", *full, *torn)
-
-
-class _Watch:
-    """The audit hook of a forked process: notes the calls below ``root`` and strikes at one of them."""
-
-    def __init__(self, root: Path, number: int | None = None, fault: str = "") -> None:
-        self.root, self.number, self.fault = str(root), number, fault
-        self.calls: list[Call] = []
-
-    def __call__(self, event: str, arguments: tuple) -> None:
-        if event not in WATCHED or not isinstance(arguments[0], (str, bytes, os.PathLike)):
-            return
-        if event == "open" and not (arguments[2] or 0) & WRITING:
-            return
-        path = str(Path.cwd() / os.fsdecode(arguments[0]))
-        if not path.startswith(self.root):
-            return
-        number = len(self.calls)
-        self.calls.append(Call(number, event, path))
-        if number == self.number:
-            self._strike(path)
-
-    def _strike(self, path: str) -> None:
-        if self.fault == "full":
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-        if self.fault == "torn":
-            Path(path).write_bytes(b"\x00half of wh")
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 @dataclass(frozen=True)
@@ -78,44 +31,42 @@ class Ending:
 
     code: int  # 0: well, 1: an error of this package, 2: another one, -9: killed
     report: str  # the error
-    calls: tuple[Call, ...] = ()
 
 
-def run_forked(work: Work, watch: _Watch | None = None) -> Ending:
+def run_forked(work: Work, supervisor: Supervisor | None = None) -> Ending:
     """Do the work in a child; what it prints is thrown away."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if not child:
-        os.close(reader)
-        _work_in_child(work, watch, writer)
-    os.close(writer)
-    with os.fdopen(reader) as pipe:
-        report = pipe.read()
-    _, status = os.waitpid(child, 0)
-    code = os.waitstatus_to_exitcode(status)
-    lines = report.splitlines() if watch and code == 0 else []
-    calls = tuple(Call(number, *line.split("\t", 1)) for number, line in enumerate(lines))
-    return Ending(code, report, calls)
+    ours, theirs = socket.socketpair()
+    with ours, theirs, tempfile.TemporaryFile("w+", errors="replace") as report:
+        child = os.fork()
+        if not child:
+            _work_in_child(work, theirs if supervisor else None, report)
+        if supervisor:
+            _, (listener,), _, _ = socket.recv_fds(ours, 1, 1)
+            supervisor.serve(listener)
+        _, status = os.waitpid(child, 0)
+        report.seek(0)
+        return Ending(os.waitstatus_to_exitcode(status), report.read())
 
 
-def _work_in_child(work: Work, watch: _Watch | None, writer: int) -> None:
+def _work_in_child(work: Work, parent: socket.socket | None, report: IO[str]) -> None:
     """Never returns."""
-    code, report = 0, ""
+    code = 0
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     os.dup2(null, 2)
     try:
-        if watch is not None:
-            sys.addaudithook(watch)
+        if parent is not None:
+            listener = watch_this_process()
+            socket.send_fds(parent, [b"!"], [listener])
+            os.close(listener)  # only the parent's is left, so that nobody waits for a parent that has gone
         work()
-        if watch is not None:
-            report = "".join(f"{call.event}\t{call.path}\n" for call in watch.calls)
     except PTRError as error:
-        code, report = 1, str(error)
+        code = 1
+        report.write(str(error))
     except BaseException:
-        code, report = 2, traceback.format_exc()
-    with os.fdopen(writer, "w", errors="replace") as pipe:
-        pipe.write(report)
+        code = 2
+        report.write(traceback.format_exc())
+    report.flush()
     os._exit(code)
 
 
@@ -135,13 +86,14 @@ def warm(work: Work) -> None:
     gc.freeze()  # children would copy what the collector touches
 
 
-def list_calls(work: Work, root: Path) -> tuple[Call, ...]:
+def list_calls(work: Work, root: Path) -> list[Call]:
     """Every call of an undisturbed run."""
-    ending = run_forked(work, _Watch(root))
+    supervisor = Supervisor(str(root))
+    ending = run_forked(work, supervisor)
     assert ending.code == 0, ending.report
-    return ending.calls
+    return supervisor.calls
 
 
-def strike(work: Work, root: Path, call: Call, fault: str) -> Ending:
+def strike(work: Work, root: Path, number: int, fault: str) -> Ending:
     """The same work with one of its calls gone wrong."""
-    return run_forked(work, _Watch(root, call.number, fault))
+    return run_forked(work, Supervisor(str(root), number, fault))

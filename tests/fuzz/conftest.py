@@ -43,6 +43,8 @@ fuzz_settings = settings(
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
+# For inputs that take seconds each.
+slow_fuzz_settings = settings(fuzz_settings, max_examples=max(1, INPUTS // 10) if INPUTS else 12)
 
 
 needs_time = pytest.mark.skipif(not INPUTS, reason="takes minutes: run it with make fuzz")

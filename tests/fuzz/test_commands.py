@@ -16,7 +16,7 @@ from ptr_robot.audit.scored import score_dataset
 from ptr_robot.lerobot.frame_weights import read_frame_weights, read_verdicts
 
 from ..train.datasets import record_dataset
-from .conftest import fuzz_settings, needs_time
+from .conftest import fuzz_settings, needs_time, slow_fuzz_settings
 from .mutations import tables, texts, turned
 
 pytestmark = needs_time
@@ -55,7 +55,7 @@ def test_a_damaged_dataset(probe, data, tmp_path, verb, name):
     }[verb]
     damaged = texts(json.loads((data / name).read_text())) if name.endswith("json") else tables(data / name)
 
-    @fuzz_settings
+    @(slow_fuzz_settings if verb == "train" else fuzz_settings)
     @given(damaged | turned((data / name).read_bytes()))
     def run(content):
         shutil.rmtree(tmp_path / "work", ignore_errors=True)

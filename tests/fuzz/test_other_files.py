@@ -28,7 +28,7 @@ from ptr_robot.train.records import read_records
 from ptr_robot.train.trained import load_trained
 
 from ..train.datasets import record_dataset
-from .conftest import fuzz_settings, needs_time, no_output
+from .conftest import fuzz_settings, needs_time, no_output, slow_fuzz_settings
 from .mutations import texts, turned
 
 STUDY = resources.files("ptr_robot.study") / "studies/smoke.yaml"
@@ -124,7 +124,7 @@ def test_run_folders(probe, trained_run, tmp_path, name):
     file = run_folder / name if name == "run.json" else latest_checkpoint(run_folder) / name
     sound = json.loads(file.read_text())
 
-    @fuzz_settings
+    @slow_fuzz_settings
     @given(texts(sound))
     def run(content):
         copy = shutil.copytree(run_folder, tmp_path / "copy", symlinks=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 from ptr_robot.data.inspect.summary import DatasetSummary, LengthSummary, SlotSummary, TruthSummary
 from ptr_robot.errors import require
+from ptr_robot.text_files import printable
 
 BAR = "█"
 MAX_TASKS = 20
@@ -54,8 +55,7 @@ def _pairs(rows: Iterable[tuple[str, str]]) -> Any:
 
 def _plain(text: str) -> Any:
     """Text of the dataset, in which square brackets are no styling and nothing steers the terminal."""
-    shown = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
-    return require("rich.text", "lerobot").Text(shown)
+    return require("rich.text", "lerobot").Text(printable(text))
 
 
 def _facts(summary: DatasetSummary) -> Any:

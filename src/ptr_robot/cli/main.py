@@ -15,6 +15,7 @@ from typing import Any
 from ptr_robot import __version__
 from ptr_robot.cli.flags import program
 from ptr_robot.errors import ConfigError, PTRError, did_you_mean
+from ptr_robot.text_files import printable
 
 VERBS: dict[str, str] = {
     "collect": "record scripted operators of stated skill in simulation as a LeRobot dataset",
@@ -63,12 +64,20 @@ def run(arguments: Sequence[str]) -> int:
     if arguments[0] == "--version":
         sys.stdout.write(__version__ + "\n")
         return 0
+    _refuse_bytes(arguments)
     verb = arguments[0]
     if verb not in VERBS:
         raise ConfigError(f"there is no verb {verb!r}; {did_you_mean(verb, VERBS)}")
     program.set(f"ptr {verb}")
     module = importlib.import_module(f"ptr_robot.cli.{verb}")
     return int(module.main(list(arguments[1:])) or 0)
+
+
+def _refuse_bytes(arguments: Sequence[str]) -> None:
+    """Names that are no text cannot be written into the files that name datasets and runs."""
+    for word in arguments:
+        if any("\ud800" <= letter <= "\udfff" for letter in word):  # how Python shows bytes that are no UTF-8
+            raise ConfigError(f"{word!a:.200} is no text in UTF-8; rename what it names")
 
 
 class StopSignals:
@@ -124,14 +133,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
             sys.stderr.write("ptr: interrupted\n")
             code = 130
         elif isinstance(error, PTRError):
-            sys.stderr.write(f"ptr: error: {error}\n")
+            sys.stderr.write(f"ptr: error: {printable(str(error))}\n")
             code = 1
         elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EPIPE) and error.filename is None:
             sys.stderr.write(f"ptr: error: the output could not be written ({error.strerror})\n")
             sys.stdout = None  # nothing more goes there, not at the end either
             code = 1
         elif (reason := _refusal(error)) is not None:
-            sys.stderr.write(f"ptr: error: {reason}\n")
+            sys.stderr.write(f"ptr: error: {printable(reason)}\n")
             code = 1
         else:
             raise

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ptr_robot.audit.scoring import ScoreSettings
 from ptr_robot.cli.flags import parse_flags
 from ptr_robot.errors import ConfigError
+from ptr_robot.files import open_own
 
 if TYPE_CHECKING:
     from ptr_robot.data.lerobot.contents import DatasetIndex
@@ -110,7 +111,7 @@ class ScoringProgress:
 
     def __enter__(self) -> ScoringProgress:
         self._log_path.parent.mkdir(parents=True, exist_ok=True)
-        self._log = self._log_path.open("w")
+        self._log = open_own(self._log_path, "w")
         self._bar.start()
         return self
 

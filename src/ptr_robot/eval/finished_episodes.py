@@ -9,6 +9,7 @@ from pathlib import Path
 from ptr_robot.errors import DataError
 from ptr_robot.eval.results import EpisodeResult
 from ptr_robot.eval.rollout_policy import RolloutEpisode
+from ptr_robot.files import open_own
 
 FILE = "eval_progress.jsonl"
 
@@ -40,7 +41,7 @@ class FinishedEpisodes:
     def add(self, result: EpisodeResult) -> None:
         """Note one more, on a line of its own."""
         try:
-            with self._path.open("a") as file:
+            with open_own(self._path, "a") as file:
                 file.write(
                     "\n" * self._ends_mid_line() + json.dumps({"identity": self._identity, **asdict(result)}) + "\n"
                 )

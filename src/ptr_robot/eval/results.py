@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from ptr_robot.errors import DataError
 from ptr_robot.eval.success_statistics import Interval, wilson_interval
+from ptr_robot.files import atomic_file
 from ptr_robot.text_files import read_json
 
 
@@ -64,14 +65,8 @@ class RolloutResult:
 
 def write_results(path: Path, result: RolloutResult) -> None:
     """Write the JSON file, atomically."""
-    partial = path.with_name(path.name + ".partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(json.dumps(result.as_json(), indent=1) + "\n")
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise DataError(f"{path} could not be written ({error})") from error
+    with atomic_file(path) as file:
+        file.write((json.dumps(result.as_json(), indent=1) + "\n").encode())
 
 
 def read_results(path: Path) -> RolloutResult:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ptr_robot.errors import ConfigError, DataError, require
-from ptr_robot.files import atomic_file
+from ptr_robot.files import atomic_file, cannot_write, open_own
 from ptr_robot.train.config import TrainConfig
 
 RECORDS_FILE = "records.jsonl"
@@ -23,15 +23,14 @@ class RunRecords:
     def __init__(self, run: Path, config: TrainConfig, first_step: int) -> None:
         self._file = run / RECORDS_FILE
         self._drop_after(first_step)
-        tensorboard = require("torch.utils.tensorboard", "lerobot")
-        self._tensorboard = tensorboard.SummaryWriter(str(run / TENSORBOARD_FOLDER), purge_step=first_step + 1)
+        self._tensorboard = _start_tensorboard(run / TENSORBOARD_FOLDER, first_step)
         self._wandb = _start_wandb(run, config) if config.wandb.enable else None
 
     def add(self, step: int, record: dict[str, float]) -> None:
         """Append a record; numbers that are not finite are left out of it."""
         finite = {name: value for name, value in record.items() if math.isfinite(value)}
         try:
-            with self._file.open("a") as file:
+            with open_own(self._file, "a") as file:
                 file.write(json.dumps({"step": step} | finite) + "\n")
             for name, value in finite.items():
                 self._tensorboard.add_scalar(name, value, step)
@@ -82,6 +81,15 @@ def read_lines(file: Path) -> list[str]:
     except UnicodeDecodeError as error:
         raise DataError(f"{file} is damaged ({error}); take out what is not text") from error
     return text[: text.rfind("\n") + 1].splitlines()
+
+
+def _start_tensorboard(folder: Path, first_step: int) -> Any:
+    """What it recorded after ``first_step``, which happens again, is not shown."""
+    tensorboard = require("torch.utils.tensorboard", "lerobot")
+    try:
+        return tensorboard.SummaryWriter(str(folder), purge_step=first_step + 1)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
 
 
 def _start_wandb(run: Path, config: TrainConfig) -> Any:

@@ -147,7 +147,7 @@ CASES = [
     (null_action, "episode_000001.parquet: episode 1 has nan in 'action', frame 3, dimension 0"),
     (ragged_action, "episode_000001.parquet: episode 1, 'action', frame 5: it has 2 values, the other frames 4"),
     (narrow_action, "episode_000001.parquet: episode 1 has 3 values in 'action', meta/info.json says 4"),
-    (null_episode_number, "episode_000001.parquet: 'episode_index' or 'index' has empty cells"),
+    (null_episode_number, "episode_000001.parquet: 'episode_index' has cells that are empty"),
     (jump_in_the_index, "episode_000001.parquet: episode 1 has 40 rows, its column 'index' runs from 23 to 66"),
     (text_in("action"), "episode_000001.parquet: episode 1, 'action', every frame: .* type string, not numbers"),
     (text_in("task_index"), "episode_000001.parquet: episode 1, 'task_index', every frame: .* type string, not num"),

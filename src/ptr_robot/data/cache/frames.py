@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import zlib
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -37,6 +38,7 @@ class FrameCache:
     size: int  # pixels, both sides
     mode: str = "pad"
     _paths: dict[tuple[int, str], Path] = field(default_factory=dict, repr=False, compare=False)
+    _found: dict[Path, dict[str, list[str]]] = field(default_factory=dict, repr=False, compare=False)
 
     def read(self, episode: EpisodeRecord, key: str, frames: Sequence[int]) -> NDArray[np.uint8]:
         """Some frames of an episode, (n, 3, size, size); decodes the whole episode if it is not there or damaged."""
@@ -117,9 +119,17 @@ class FrameCache:
                 checksums.append(zlib.crc32(content))
                 file.write(content)
             file.write(np.array(checksums, dtype="<u4").tobytes())
-        for stale in path.parent.glob(f"episode_{episode.episode_index:06d}-*"):
-            if stale != path:
-                stale.unlink(missing_ok=True)
+        for stale in self._older(path):
+            stale.unlink(missing_ok=True)
+
+    def _older(self, path: Path) -> list[Path]:
+        """What was made of the same episode from other data; the folder is listed once, not for each episode."""
+        if path.parent not in self._found:
+            self._found[path.parent] = defaultdict(list)
+            for file in path.parent.iterdir():
+                self._found[path.parent][file.name.partition("-")[0]].append(file.name)
+        names = self._found[path.parent].pop(path.name.partition("-")[0], [])
+        return [path.with_name(name) for name in names if "-" in name and name != path.name]
 
 
 def _header(shape: tuple[int, ...]) -> bytes:

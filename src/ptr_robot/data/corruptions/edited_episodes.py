@@ -119,7 +119,7 @@ def _split_by_episode(table: pa.Table, by_index: dict[int, dict[str, Any]], path
 
 
 def _update_place(row: dict[str, Any], edited: pa.Table, path: Path, first_index: int) -> None:
-    match = re.fullmatch(r".*chunk-(\d+)/file-(\d+)\.parquet", path.as_posix())
+    match = re.fullmatch(r"chunk-(\d+)/file-(\d+)\.parquet", "/".join(path.parts[-2:]))
     if match is None:
         raise DataError(f"{path}: a v3.0 data file is called data/chunk-NNN/file-NNN.parquet")
     row["data/chunk_index"], row["data/file_index"] = int(match[1]), int(match[2])

@@ -46,7 +46,8 @@ def write_stats(stats: Mapping[str, Mapping[str, np.ndarray]], root: Path) -> No
 def write_info(info: Mapping[str, Any], root: Path) -> None:
     """Write meta/info.json with every entry: 0.6's own function drops those that it does not know."""
     text = json.dumps(info, indent=4, ensure_ascii=False)
-    (root / "meta" / "info.json").write_text(text, encoding="utf-8")
+    # Half of a surrogate pair, which UTF-8 does not have, is written as JSON's own escape for it.
+    (root / "meta" / "info.json").write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def convert_v21(folder: Path) -> None:

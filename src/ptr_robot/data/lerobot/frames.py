@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ptr_robot.data.lerobot.contents import EpisodeRecord, Feature, VideoSpan
 from ptr_robot.data.lerobot.tables import iterate_cells
+from ptr_robot.data.lerobot.videos import open_video
 from ptr_robot.errors import ConfigError, DataError, did_you_mean, require
 
 # A broken video is an error with a line of its own; the decoder's many lines before it say no more.
@@ -87,7 +88,7 @@ def _decode_video(episode: EpisodeRecord, key: str, fps: float) -> Iterator[NDAr
     where = f"{span.path}: episode {episode.episode_index}"
     expected = 0
     try:
-        with av.open(str(span.path)) as container:
+        with open_video(span.path) as container:
             for frame in _frames_from(container, span):
                 number = round((float(frame.pts * frame.time_base) - span.from_timestamp) * fps)
                 if number < 0:
@@ -131,5 +132,6 @@ def _decode_image(pillow: ModuleType, cell: Any, where: str) -> NDArray[np.uint8
     try:
         with pillow.open(io.BytesIO(cell["bytes"])) as image:
             return np.array(image.convert("RGB"))
-    except (OSError, TypeError, KeyError, SyntaxError, ValueError) as error:  # pillow calls a broken PNG a SyntaxError
+    except (OSError, TypeError, KeyError, SyntaxError, ValueError, pillow.DecompressionBombError) as error:
+        # Pillow calls a broken PNG a SyntaxError.
         raise DataError(f"{where}: not a readable picture ({error})") from error

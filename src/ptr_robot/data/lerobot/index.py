@@ -18,7 +18,7 @@ from ptr_robot.data.lerobot.metadata import read_episodes, read_features, read_i
 from ptr_robot.data.lerobot.rows import locate_rows, read_instructions
 from ptr_robot.data.lerobot.usability import find_problems
 from ptr_robot.errors import DataError
-from ptr_robot.files import refuse_links_outside
+from ptr_robot.files import refuse_foreign_files
 
 __all__ = ["DatasetIndex", "EpisodeProblem", "EpisodeRecord", "Feature", "VideoSpan", "find_folder", "open_index"]
 
@@ -42,7 +42,7 @@ def open_index(
     values of ``vector_keys`` are looked at. ``may_be_empty``: one without a usable episode is opened too.
     """
     folder = find_folder(dataset, root, revision)
-    refuse_links_outside(folder)
+    refuse_foreign_files(folder)
     info = read_info(folder)
     records = read_episodes(folder, info)
     index = DatasetIndex(

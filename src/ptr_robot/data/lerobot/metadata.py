@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,10 @@ from ptr_robot.text_files import read_json_object, read_json_objects
 
 SUPPORTED_VERSIONS = ("v2.1", "v3.0")
 _MOST_VALUES = 2**31  # in one frame of one feature
+_MOST = 2**53  # of frames, episodes and tasks
+_RATES = (1e-3, 1e5)  # frames a second; outside of them times could not be compared with frames
+_VALUES_PER_BYTE = 64  # in a parquet file: LeRobot's have below one, a bomb has thousands
+_FEW_VALUES = 2**20
 
 
 def read_info(root: Path) -> dict[str, Any]:
@@ -31,9 +35,9 @@ def read_info(root: Path) -> dict[str, Any]:
     for field in ("fps", "features", "data_path"):
         if field not in info:
             raise DataError(f"{path}: the field {field!r} is missing; fetch the dataset again")
-    fps = info["fps"]
-    if isinstance(fps, bool) or not isinstance(fps, (int, float)) or not (fps > 0 and math.isfinite(fps)):
-        raise DataError(f"{path}: fps is {fps!r}; it must be a number above 0")
+    fps, (slowest, fastest) = info["fps"], _RATES
+    if isinstance(fps, bool) or not isinstance(fps, (int, float)) or not slowest <= fps <= fastest:
+        raise DataError(f"{path}: fps is {str(fps)[:60]}; it must be a number between {slowest:g} and {fastest:g}")
     robot_type = info.get("robot_type")
     if not isinstance(robot_type, str | None):
         raise DataError(f"{path}: robot_type is {robot_type!r}; it must be a name or null")
@@ -60,9 +64,18 @@ def _well_formed(path: Path) -> Iterator[None]:
 def read_features(info: Mapping[str, Any]) -> dict[str, Feature]:
     """The features by key, in the dataset's own order."""
     return {
-        key: Feature(key, str(entry["dtype"]), tuple(map(int, entry["shape"])), _flat_names(entry.get("names")))
+        key: Feature(
+            key, str(entry["dtype"]), tuple(map(whole_number, entry["shape"])), _flat_names(entry.get("names"))
+        )
         for key, entry in info["features"].items()
     }
+
+
+def whole_number(value: Any) -> int:
+    """A count or a number of something, as metadata hold it; ``int`` alone would take 0.9, "1" and true."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1 or abs(value) > _MOST:
+        raise TypeError(f"{str(value)[:60]} is not a whole number")
+    return int(value)
 
 
 def _flat_names(names: Any) -> tuple[str, ...]:
@@ -86,10 +99,21 @@ def read_tasks(root: Path, version: str) -> dict[int, str]:
     path = tasks_file(root, version)
     with _well_formed(path):
         if version == "v2.1":
-            return {int(line["task_index"]): str(line["task"]) for line in read_json_lines(path)}
+            return _unique_tasks((line["task_index"], line["task"]) for line in read_json_lines(path))
         table = read_parquet(path).to_pandas()
         texts = table["task"] if "task" in table.columns else table.index
-        return {int(index): str(text) for index, text in zip(table["task_index"], texts, strict=True)}
+        return _unique_tasks(zip(table["task_index"].tolist(), texts.tolist(), strict=True))
+
+
+def _unique_tasks(pairs: Iterable[tuple[Any, Any]]) -> dict[int, str]:
+    """Instructions by number; which of two under one number the frames mean, nobody could say."""
+    tasks: dict[int, str] = {}
+    for number, text in pairs:
+        if not isinstance(text, str):
+            raise TypeError(f"the instruction of task_index {number!r} is {text!r:.60}, not a text")
+        if tasks.setdefault(whole_number(number), text) != text:
+            raise ValueError(f"task_index {number} has two instructions")
+    return tasks
 
 
 def read_episodes(root: Path, info: Mapping[str, Any]) -> list[EpisodeRecord]:
@@ -110,10 +134,11 @@ def _episodes_v21(root: Path, info: Mapping[str, Any], cameras: list[str]) -> li
     records: list[EpisodeRecord] = []
     first_index = 0
     path = root / "meta" / "episodes.jsonl"
+    chunk_size = _chunk_size(root, info)
     with _well_formed(path):
-        for line in sorted(read_json_lines(path), key=lambda line: int(line["episode_index"])):
-            number, length = int(line["episode_index"]), int(line["length"])
-            place = {"episode_chunk": number // int(info.get("chunks_size", 1000)), "episode_index": number}
+        for line in sorted(read_json_lines(path), key=lambda line: whole_number(line["episode_index"])):
+            number, length = whole_number(line["episode_index"]), whole_number(line["length"])
+            place = {"episode_chunk": number // chunk_size, "episode_index": number}
             videos = {
                 key: VideoSpan(place_file(root, info, "video_path", {"video_key": key, **place})) for key in cameras
             }
@@ -121,6 +146,16 @@ def _episodes_v21(root: Path, info: Mapping[str, Any], cameras: list[str]) -> li
             records.append(EpisodeRecord(number, length, _instructions(line), first_index, table, 0, videos))
             first_index += length
     return records
+
+
+def _chunk_size(root: Path, info: Mapping[str, Any]) -> int:
+    """How many episodes of a v2.1 dataset share a folder."""
+    path = root / "meta" / "info.json"
+    with _well_formed(path):
+        size = whole_number(info.get("chunks_size", 1000))
+        if size < 1:
+            raise DataError(f"{path}: chunks_size is {size}; it must be 1 or more")
+        return size
 
 
 def _episodes_v30(root: Path, info: Mapping[str, Any], cameras: list[str]) -> list[EpisodeRecord]:
@@ -138,10 +173,10 @@ def _episodes_v30(root: Path, info: Mapping[str, Any], cameras: list[str]) -> li
 
 def _episode_v30(root: Path, info: Mapping[str, Any], row: Mapping[str, Any], cameras: list[str]) -> EpisodeRecord:
     return EpisodeRecord(
-        episode_index=int(row["episode_index"]),
-        length=int(row["length"]),
+        episode_index=whole_number(row["episode_index"]),
+        length=whole_number(row["length"]),
         tasks=_instructions(row),
-        first_index=int(row["dataset_from_index"]),
+        first_index=whole_number(row["dataset_from_index"]),
         table=place_file(root, info, "data_path", _place(row, "data")),
         first_row=0,
         videos={key: _span_v30(root, info, row, key) for key in cameras},
@@ -190,13 +225,23 @@ def read_parquet(path: Path, columns: list[str] | None = None) -> Any:
     if not path.is_file():
         raise DataError(f"{path}: no such file; the metadata names it, so the dataset is incomplete")
     try:
-        absent = [column for column in columns or () if column not in parquet.read_schema(path).names]
+        metadata = parquet.read_metadata(path)
+        absent = [column for column in columns or () if column not in metadata.schema.to_arrow_schema().names]
+        _refuse_bomb(path, metadata)
         if not absent:
             return parquet.read_table(path, columns=columns, partitioning=None)
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise DataError(f"{path}: not a readable parquet file ({reason}); fetch it again") from error
     raise DataError(f"{path}: the column {absent[0]!r} is missing; fetch it again")
+
+
+def _refuse_bomb(path: Path, metadata: Any) -> None:
+    """A few bytes may stand for any number of equal values: so many take the memory of what is not there."""
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    values = sum(group.column(column).num_values for group in groups for column in range(group.num_columns))
+    if values > _FEW_VALUES + _VALUES_PER_BYTE * path.stat().st_size:
+        raise DataError(f"{path}: {values} values in a file of {path.stat().st_size} bytes; no recording is like that")
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:

@@ -7,13 +7,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ptr_robot.data.lerobot.contents import DatasetIndex, EpisodeProblem, EpisodeRecord
 from ptr_robot.data.lerobot.metadata import read_parquet
 from ptr_robot.data.lerobot.tables import read_column, slice_episode
 from ptr_robot.errors import DataError
+
+_MOST = 2.0**53  # of frames and episodes
 
 
 @dataclass(frozen=True)
@@ -36,12 +40,17 @@ def locate_rows(index: DatasetIndex) -> tuple[DatasetIndex, list[EpisodeProblem]
     """
     places: dict[int, Place] = {}
     reasons: dict[Path, str] = {}
+    twice: dict[int, str] = {}
     for path in _tables_to_search(index):
-        places.update(_rows_of_file(path, reasons))
+        for number, place in _rows_of_file(path, reasons):
+            other = places.setdefault(number, place)
+            if other is not place:
+                twice[number] = f"episode {number}: {other.table} has rows of it, and {path} others; remove one of them"
     found: list[EpisodeRecord] = []
     problems: list[EpisodeProblem] = []
     for record in index.episodes:
-        problem = _row_problem(record, places.get(record.episode_index), reasons)
+        number = record.episode_index
+        problem = twice.get(number) or _row_problem(record, places.get(number), reasons)
         if problem is None:
             found.append(_placed(record, places[record.episode_index]))
         else:
@@ -94,22 +103,30 @@ def _tables_to_search(index: DatasetIndex) -> list[Path]:
     return list(dict.fromkeys([*named, *sorted((index.root / "data").glob("*/*.parquet"))]))
 
 
-def _rows_of_file(path: Path, reasons: dict[Path, str]) -> dict[int, Place]:
-    """Where each episode of the file lies; a file that cannot be read goes to ``reasons``."""
+def _rows_of_file(path: Path, reasons: dict[Path, str]) -> list[tuple[int, Place]]:
+    """Where each episode of the file lies, once for rows in a row; a file that cannot be read goes to ``reasons``."""
     try:
         table = read_parquet(path, ["episode_index", "index"])
-        if table.column("episode_index").null_count or table.column("index").null_count:
-            raise DataError(f"{path}: 'episode_index' or 'index' has empty cells; fetch it again")
-        numbers, indices = (read_column(table, key, str(path)).reshape(-1) for key in ("episode_index", "index"))
+        numbers, indices = (_whole_numbers(table, key, path) for key in ("episode_index", "index"))
     except DataError as error:
         reasons[path] = str(error)
-        return {}
+        return []
     starts = np.flatnonzero(np.diff(numbers, prepend=-1))
     lengths = np.diff(starts, append=len(numbers))
-    return {
-        int(numbers[start]): Place(path, int(start), int(n), int(indices[start]), int(indices[start + n - 1]))
+    return [
+        (int(numbers[start]), Place(path, int(start), int(n), int(indices[start]), int(indices[start + n - 1])))
         for start, n in zip(starts, lengths, strict=True)
-    }
+    ]
+
+
+def _whole_numbers(table: Any, key: str, path: Path) -> NDArray[np.int64]:  # (rows,)
+    values = read_column(table, key, str(path))
+    if len(values) != values.size:
+        raise DataError(f"{path}: {key!r} holds lists, not one number a row; fetch it again")
+    values = values.reshape(-1)
+    if not (np.abs(values.astype(np.float64)) < _MOST).all() or (values != values.astype(np.int64)).any():
+        raise DataError(f"{path}: {key!r} has cells that are empty or no whole numbers; fetch it again")
+    return values.astype(np.int64)
 
 
 def _row_problem(record: EpisodeRecord, place: Place | None, reasons: dict[Path, str]) -> str | None:

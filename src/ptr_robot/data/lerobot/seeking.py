@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ptr_robot.data.lerobot.contents import EpisodeRecord, Feature, VideoSpan
 from ptr_robot.data.lerobot.frames import REMEDY, decode_episode
+from ptr_robot.data.lerobot.videos import open_video
 from ptr_robot.errors import DataError, require
 
 NEAR = 8  # frames ahead that are decoded rather than sought
@@ -40,7 +41,7 @@ def _seek_frames(episode: EpisodeRecord, key: str, fps: float, frames: Sequence[
     span = episode.videos[key]
     where = f"{span.path}: episode {episode.episode_index}"
     try:
-        with av.open(str(span.path)) as container:
+        with open_video(span.path) as container:
             reader = _Reader(container, span, fps)
             for number in frames:
                 frame = reader.read(number)

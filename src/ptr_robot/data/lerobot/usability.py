@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -14,6 +16,7 @@ import numpy as np
 from ptr_robot.data.lerobot.contents import DatasetIndex, EpisodeProblem, EpisodeRecord, Feature, VideoSpan
 from ptr_robot.data.lerobot.metadata import read_parquet, tasks_file
 from ptr_robot.data.lerobot.tables import Columns, slice_episode
+from ptr_robot.data.lerobot.videos import open_video
 from ptr_robot.errors import DataError, require
 
 TIME_AND_TASK = ("timestamp", "task_index")  # columns that every use of an episode needs
@@ -62,17 +65,17 @@ def _record_problem(record: EpisodeRecord, table: Any, features: Sequence[Featur
         values = slice_episode(table, record, [*(feature.key for feature in features), *TIME_AND_TASK])
     except DataError as error:
         return str(error)
-    sizes = {feature.key: feature.size for feature in features}
+    shapes = {feature.key: feature.shape for feature in features}
     return (
-        _value_problem(record, values, {**sizes, **dict.fromkeys(TIME_AND_TASK, 1)})
+        _value_problem(record, values, {**shapes, **dict.fromkeys(TIME_AND_TASK, (1,))})
         or _time_problem(record, values, index.fps)
         or _task_problem(record, values, index)
     )
 
 
-def _value_problem(record: EpisodeRecord, values: Columns, sizes: Mapping[str, int]) -> str | None:
+def _value_problem(record: EpisodeRecord, values: Columns, shapes: Mapping[str, tuple[int, ...]]) -> str | None:
     what = f"{record.table}: episode {record.episode_index}"
-    for key, size in sizes.items():
+    for key, shape in shapes.items():
         frames = values[key].reshape(record.length, -1)  # (frames, D)
         bad = np.argwhere(~np.isfinite(frames))
         if len(bad):
@@ -81,8 +84,10 @@ def _value_problem(record: EpisodeRecord, values: Columns, sizes: Mapping[str, i
                 f"{what} has {frames[frame, dimension]} in {key!r}, "
                 f"frame {frame}, dimension {dimension} ({len(bad)} values in all)"
             )
-        if frames.shape[1] != size:
-            return f"{what} has {frames.shape[1]} values in {key!r}, meta/info.json says {size}"
+        if frames.shape[1] != math.prod(shape):
+            return f"{what} has {frames.shape[1]} values in {key!r}, meta/info.json says {math.prod(shape)}"
+        if values[key].ndim > 2 and values[key].shape[1:] != shape:
+            return f"{what} has the shape {values[key].shape[1:]} in {key!r}, meta/info.json says {shape}"
     return None
 
 
@@ -143,7 +148,8 @@ def _video_problems(
             yield f"{what}: the video runs at {rate:.4g} fps, meta/info.json says {fps:g}"
             continue
         first = round(span.from_timestamp * fps)
-        end = next((start for start in starts[span.path] if start > first), frames)
+        later = bisect.bisect_right(starts[span.path], first)
+        end = starts[span.path][later] if later < len(starts[span.path]) else frames
         yield from _length_problems(what, record.length, span, frames, fps, end)
 
 
@@ -168,7 +174,7 @@ def container_length(path: Path, size: int, modified_ns: int) -> tuple[int, floa
     """Frames and frames a second of a video file by its container; cached while the file is unchanged."""
     av = require("av", "lerobot")
     try:
-        with av.open(str(path)) as container:
+        with open_video(path) as container:
             stream: Any = container.streams.video[0]
             rate = float(stream.average_rate)
             frames = stream.frames or round(float(stream.duration * stream.time_base) * rate)

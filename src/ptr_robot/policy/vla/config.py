@@ -18,6 +18,7 @@ BYTES = "bytes"
 
 _LARGEST = 16_384  # of the tower's sizes and counts: far above any tower, far below what a machine cannot hold
 _LARGEST_NUMBER = 10_000_000  # of any number
+_MOST_STEPS = 10_000  # from noise to an action
 _PLAIN_TYPES: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "bool": (bool,), "str": (str,)}
 # What timm.create_model would load from elsewhere, or what is ours to say.
 _NO_ARGUMENTS = (
@@ -124,6 +125,13 @@ class FlowConfig:
     num_time_buckets: int = 0  # σ enters the network as one of so many buckets; 0: as it is
     every_slot: bool = False  # noise and sampling also in the slots that a robot lacks
 
+    def __post_init__(self) -> None:
+        _require_between("flow.num_sampling_steps", self.num_sampling_steps, 1, _MOST_STEPS)
+        _require_between("flow.beta_alpha", self.beta_alpha, 1e-3, 1e3)
+        _require_between("flow.noise_limit", self.noise_limit, 1e-3, 1)
+        _require_between("flow.initial_noise", self.initial_noise, 0, 1e3)
+        _require_between("flow.num_time_buckets", self.num_time_buckets, 0, _LARGEST_NUMBER)
+
 
 @dataclass(frozen=True)
 class DiffusionConfig:
@@ -137,6 +145,9 @@ class DiffusionConfig:
 
     def __post_init__(self) -> None:
         _require_choice("diffusion.prediction", self.prediction, ("v_prediction", "epsilon", "sample"))
+        _require_between("diffusion.num_train_steps", self.num_train_steps, 1, _MOST_STEPS)
+        _require_between("diffusion.num_sampling_steps", self.num_sampling_steps, 1, self.num_train_steps)
+        _require_between("diffusion.initial_noise", self.initial_noise, 0, 1e3)
 
 
 @dataclass(frozen=True)
@@ -147,6 +158,12 @@ class AutoregressiveConfig:
     bin_limit: float = 3.0  # bins cover [-limit, limit] of the normalised action; values beyond are clipped
     bin_dim: int = 16  # width of a bin's embedding
     temperature: float = 0.0  # of sampling; 0 takes the likeliest bin
+
+    def __post_init__(self) -> None:
+        _require_between("autoregressive.num_bins", self.num_bins, 2, _LARGEST_NUMBER)
+        _require_between("autoregressive.bin_limit", self.bin_limit, 1e-3, 1e6)
+        _require_between("autoregressive.bin_dim", self.bin_dim, 1, _LARGEST)
+        _require_between("autoregressive.temperature", self.temperature, 0, 1e3)
 
 
 @dataclass(frozen=True)
@@ -173,6 +190,7 @@ class PolicyConfig:
         for name in ("chunk_length", "num_state_tokens"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        _require_between("num_belief_tokens", self.num_belief_tokens, 0, _LARGEST)
 
     @property
     def image_size(self) -> int:
@@ -241,3 +259,8 @@ def _check_type(place: str, kind: str, value: Any) -> None:
 def _require_choice(name: str, value: str, options: tuple[str, ...]) -> None:
     if value not in options:
         raise ConfigError(f"{name} is {value!r}; {did_you_mean(value, options)}")
+
+
+def _require_between(name: str, value: float, least: float, most: float) -> None:
+    if not least <= value <= most:
+        raise ConfigError(f"{name} is {value}; it must be from {least:g} to {most:g}")

@@ -21,6 +21,7 @@ from typing import cast
 
 from ptr_robot.envs.workers import end_with_parent
 from ptr_robot.errors import PTRError
+from ptr_robot.files import open_own
 from ptr_robot.study.engine.jobs import Job
 
 _SECONDS_TO_END = 20.0
@@ -114,7 +115,7 @@ def _serve(connection: Connection, log: Path) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the parent, which ends the workers in order
     signal.signal(signal.SIGTERM, _stop)
     end_with_parent()
-    with log.open("a", buffering=1) as file:
+    with open_own(log, "a") as file:
         os.dup2(file.fileno(), sys.stdout.fileno())
         os.dup2(file.fileno(), sys.stderr.fileno())
     with contextlib.suppress(EOFError, ConnectionError):

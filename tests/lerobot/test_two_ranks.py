@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from accelerate import Accelerator
 
-from tests.lerobot.two_ranks import train
+from tests.lerobot.two_ranks import losses, train
 
 
 def test_two_processes_equal_one(tmp_path):
@@ -19,6 +19,8 @@ def test_two_processes_equal_one(tmp_path):
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     ranks = [torch.load(tmp_path / f"rank{rank}.pt") for rank in range(2)]
+    own_losses = torch.cat([rank.pop("losses") for rank in ranks])
+    torch.testing.assert_close(own_losses, losses(Accelerator(cpu=True)))
     alone = train(Accelerator(cpu=True))
     assert alone["ptr.method.pool.queue.targets"].any()
     for name, expected in alone.items():

@@ -157,7 +157,9 @@ def training_step(policy: Any, weighter: Any = None) -> Callable[[], None]:
     optimizer = config.get_optimizer_preset().build(policy.get_optim_params())
     meters = {name: AverageMeter(name) for name in ("loss", "grad_norm", "lr", "update_s")}
     metrics = MetricsTracker(BATCH, 1000, 10, meters)
-    weighting = {} if weighter is None else {("sample_weighter" if is_lerobot06() else "rabc_weights_provider"): weighter}
+    weighting = (
+        {} if weighter is None else {("sample_weighter" if is_lerobot06() else "rabc_weights_provider"): weighter}
+    )
 
     def step() -> None:
         update_policy(metrics, policy, dict(batch), optimizer, 10.0, accelerator, **weighting)

@@ -1,6 +1,6 @@
 """What PTR costs inside LeRobot's policies, as ratios to each base policy in one run.
 
-    python benchmarks/lerobot_policies.py
+    PYTHONPATH=. python benchmarks/lerobot_policies.py
 
 Times: LeRobot's own training step (``update_policy``: forward, backward, clipping, AdamW, EMA) of small policies on
 random data, base policy and PTR taken in turn, and SmolVLA with LeRobot's RA-BC weighting as a third; one thread,

@@ -7,6 +7,7 @@ takes more steps than a test has. ``PTR_ROBOT_G1_STEPS=200`` takes as many.
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,4 +63,4 @@ def test_trains_on_real_demonstrations(name, flags, request, tmp_path, monkeypat
         lighter = (weights[is_noisy, None] < weights[~is_noisy]).float().mean()
         report += f", {weights[is_noisy].mean():.3f} of noisy ones, which weigh less in {lighter:.0%} of pairs"
     record_property("weights", report)
-    print(f"\n{report}")
+    sys.stdout.write(f"\n{report}\n")

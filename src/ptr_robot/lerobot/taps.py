@@ -94,7 +94,8 @@ def _mean_real_steps(is_real_step: Tensor) -> Tensor:  # (N, L) -> ()
     """Real steps a sample in the global batch: by a rank's own mean its padding would decide what its samples count."""
     own_steps = is_real_step.sum()
     steps, samples = sum_over_ranks(torch.stack([own_steps, own_steps.new_tensor(len(is_real_step))]))
-    return steps.clamp_min(1) / samples
+    mean: Tensor = steps.clamp_min(1) / samples
+    return mean
 
 
 def masked_mean(values: Tensor, mask: Tensor) -> Tensor:  # (N, P, D), (N, P) -> (N, D)

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
+from numpy.typing import NDArray
 
 from ptr_robot.errors import MissingExtraError, require
 
@@ -32,13 +32,13 @@ def is_lerobot06() -> bool:
     return lerobot_version() >= (0, 6)
 
 
-def load_stats(root: Path) -> dict[str, dict[str, np.ndarray]]:
+def load_stats(root: Path) -> dict[str, dict[str, NDArray[Any]]]:
     """The statistics of a v3.0 dataset by feature; none where it has no such file."""
-    stats: dict[str, dict[str, np.ndarray]] | None = _files().load_stats(root)
+    stats: dict[str, dict[str, NDArray[Any]]] | None = _files().load_stats(root)
     return stats or {}
 
 
-def write_stats(stats: Mapping[str, Mapping[str, np.ndarray]], root: Path) -> None:
+def write_stats(stats: Mapping[str, Mapping[str, NDArray[Any]]], root: Path) -> None:
     """Write meta/stats.json."""
     _files().write_stats(stats, root)
 

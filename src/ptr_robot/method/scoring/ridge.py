@@ -42,7 +42,8 @@ class FeatureMap:
     def __call__(self, inputs: Array) -> Array:  # (n, D) -> (n, 1 + D + M)
         standard = np.clip((inputs - self.centre) / self.width, -_BOUND, _BOUND)
         waves = np.cos(standard @ self.frequencies + self.phases) * np.sqrt(2.0 / max(1, len(self.phases)))
-        return np.concatenate([np.ones((len(inputs), 1)), standard, waves], axis=1).astype(np.float32)
+        features: Array = np.concatenate([np.ones((len(inputs), 1)), standard, waves], axis=1).astype(np.float32)
+        return features
 
 
 @dataclass(frozen=True)

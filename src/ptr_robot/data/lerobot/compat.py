@@ -59,5 +59,15 @@ def convert_v21(folder: Path) -> None:
         converter.convert_dataset(repo_id=folder.name, root=folder.parent, push_to_hub=False)
 
 
+def abandon(dataset: Any) -> None:
+    """Close a ``LeRobotDataset`` that is being recorded without the episodes that it still holds back.
+
+    Otherwise it would write them when it is garbage-collected, into a folder that is gone by then.
+    """
+    held_back = dataset.meta._metadata_buffer if is_lerobot06() else dataset.meta.metadata_buffer
+    held_back.clear()
+    dataset.finalize()
+
+
 def _files() -> ModuleType:
     return require("lerobot.datasets.io_utils" if is_lerobot06() else "lerobot.datasets.utils", "lerobot")

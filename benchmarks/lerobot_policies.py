@@ -56,7 +56,8 @@ class Size:
 
     pixels: tuple[int, int]  # height and width of each camera's images
     flags: dict[str, Any] = field(default_factory=dict)  # of the base policy; the others are LeRobot's defaults
-    target_pixels: int = 256  # LeRobot's --policy.ptr.target_pixels
+    target_pixels: int = 256  # --policy.ptr.target_pixels
+    scorer: ScorerConfig = field(default_factory=ScorerConfig)  # --policy.ptr.scorer.*
     text: dict[str, Any] = field(default_factory=dict)  # of SmolVLA's language model
     vision: dict[str, Any] = field(default_factory=dict)  # of its vision tower
     pixel_shuffle: int = 4
@@ -110,7 +111,8 @@ def make_policy(name: str, size: Size, folder: Path, *, has_ptr: bool) -> Any:
     kind = f"ptr_{name}" if has_ptr or name == "vla" else name
     config = make_policy_config(kind, **options)
     if kind.startswith("ptr_"):
-        changes = {"weights": WeightConfig(warmup_steps=0), "target_pixels": size.target_pixels}
+        changes: dict[str, Any] = {"weights": WeightConfig(warmup_steps=0), "scorer": size.scorer}
+        changes |= {"target_pixels": size.target_pixels}
         changes |= {} if has_ptr else OFF | {"weights": WeightConfig(alpha=0.0)}
         config.ptr = dataclasses.replace(config.ptr, **changes)
     torch.manual_seed(0)
@@ -315,7 +317,7 @@ def check_count(name: str, folder: Path) -> None:
 
 
 def main() -> None:
-    """Print both tables."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=15, help="steps of each policy that are timed")
     parser.add_argument("--policies", nargs="+", default=list(SMALL), choices=list(SMALL))
@@ -334,6 +336,9 @@ def main() -> None:
             for policy in (policy for policy in options.policies if policy in sizes):
                 check_count(policy, folder)
                 print(f"ptr_{policy} | {count_row(policy, sizes[policy], folder)}", flush=True)
+                if policy == "act":  # whose encoder runs twice, with gradients unless the scorer's heads learn alone
+                    detached = dataclasses.replace(sizes[policy], scorer=ScorerConfig(detach_features=True))
+                    print(f"ptr_{policy}, detach_features | {count_row(policy, detached, folder)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ help:
 	@echo "make fuzz     as the tests do, with INPUTS (2000) damaged inputs for each kind of file that is read"
 	@echo "make faults   kill a run, and fill its disk, at its file-system calls (PTR_ROBOT_FAULTS=every: at each of a table's writes too)"
 	@echo "make lint     ruff, mypy --strict and the import layers"
-	@echo "make test-lerobot06  the plug-in's tests on LeRobot 0.6, where there is a Python 3.12 or later"
+	@echo "make test-lerobot06  the tests of all that meets LeRobot on its 0.6, where there is a Python 3.12 or later"
 	@echo "make install  the virtual environment in $(VENV)"
 	@echo "make libero   LIBERO's package and assets: from PTR_ROBOT_LIBERO_ASSETS, or downloaded with DOWNLOAD=1"
 	@echo "make clean    remove the virtual environment and caches"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The plug-in's tests on LeRobot 0.6, in an environment of its own: it needs Python 3.12, which this one may not have.
+# Everything that meets LeRobot, tested on 0.6 in an environment of its own: it needs Python 3.12, which this one may not
+# have. The plug-in first, then our own commands; all tests there: make test PYTHON=python3.12 VENV=.venv-lerobot06
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv="${VENV06:-.venv-lerobot06}"
@@ -21,4 +22,5 @@ if [ -z "$python" ]; then
     exit 0
 fi
 make --no-print-directory install PYTHON="$python" VENV="$venv"
-HF_HUB_OFFLINE=1 MUJOCO_GL="${MUJOCO_GL:-egl}" "$venv/bin/pytest" tests/lerobot --numprocesses=auto --maxprocesses=4 --dist=loadfile "$@"
+rooms=(lerobot data audit cli train eval serve envs study)
+HF_HUB_OFFLINE=1 MUJOCO_GL="${MUJOCO_GL:-egl}" "$venv/bin/pytest" "${rooms[@]/#/tests/}" --numprocesses=auto --maxprocesses=4 --dist=loadfile "$@"

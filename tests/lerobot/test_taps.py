@@ -7,6 +7,7 @@ from dataclasses import fields
 import pytest
 import torch
 
+from ptr_robot.lerobot.taps import captured_outputs
 from ptr_robot.lerobot.window import Window
 from ptr_robot.method import ChunkForward, ScorerConfig, WeightConfig
 from tests.lerobot.small_policies import (
@@ -200,3 +201,11 @@ def test_the_window_is_cut_at_the_present():
     torch.testing.assert_close(window.chunks[0][STATE], batch[STATE][:, 0])
     torch.testing.assert_close(window.frames[1][CAMERA], batch[CAMERA][:, 1])
     assert window.has_target.flatten().tolist() == [True] * (BATCH - 1) + [False]
+
+
+@pytest.mark.parametrize(("changes", "num_passes"), [({}, 2), (PLAIN, 1)], ids=["with scorer", "without"])
+def test_act_encodes_a_second_time_only_for_the_scorer(changes, num_passes):
+    policy, _ = make_pair(ACT, **changes)
+    with captured_outputs(policy.model.encoder) as passes:
+        policy(make_batch(ACT, policy.config))
+    assert len(passes) == num_passes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from accelerate import Accelerator
 
-from tests.lerobot.two_ranks import train, train_as_rank
+from tests.lerobot.two_ranks import losses, train, train_as_rank
 from tests.train.conftest import processes as processes
 from tests.train.test_distributed import free_port
 
@@ -19,6 +19,8 @@ def test_two_processes_equal_one(tmp_path, processes):
         process.join()
     assert [process.exitcode for process in started] == [0, 0]
     ranks = [torch.load(tmp_path / f"rank{rank}.pt") for rank in range(2)]
+    own_losses = torch.cat([rank.pop("losses") for rank in ranks])
+    torch.testing.assert_close(own_losses, losses(Accelerator(cpu=True)))
     alone = train(Accelerator(cpu=True))
     assert alone["ptr.method.pool.queue.targets"].any()
     for name, expected in alone.items():

@@ -11,6 +11,7 @@ from accelerate.utils import DistributedDataParallelKwargs
 from lerobot.scripts.lerobot_train import update_policy
 from lerobot.utils.logging_utils import AverageMeter, MetricsTracker
 
+from ptr_robot.lerobot.taps import sample_losses
 from tests.lerobot.small_policies import ACT_NO_VAE, BATCH, make_batch, make_pair
 from tests.train.worker import rank_environment
 
@@ -36,6 +37,16 @@ def train(accelerator: Accelerator) -> dict[str, torch.Tensor]:
     return {name: value.detach().clone() for name, value in policy.state_dict().items()}
 
 
+def losses(accelerator: Accelerator) -> torch.Tensor:
+    """This rank's losses as means over real steps, which LeRobot 0.6 takes for ACT and we take for SmolVLA and π0."""
+    generator = torch.Generator().manual_seed(0)
+    errors = torch.rand(BATCH, 6, 3, generator=generator)
+    is_real = torch.arange(6) < torch.arange(1, BATCH + 1).unsqueeze(1)  # ranks differ in what they pad
+    share = BATCH // accelerator.num_processes
+    mine = slice(accelerator.process_index * share, (accelerator.process_index + 1) * share)
+    return sample_losses(errors[mine], is_real[mine], over_valid_steps=True)
+
+
 def train_as_rank(folder: Path, rank: int, world_size: int, port: int) -> None:
     """One of several processes, as torchrun starts them; it leaves its state in the folder."""
     torch.set_num_threads(1)
@@ -43,5 +54,6 @@ def train_as_rank(folder: Path, rank: int, world_size: int, port: int) -> None:
     kwargs = DistributedDataParallelKwargs(find_unused_parameters=True)  # as lerobot-train has it
     accelerator = Accelerator(cpu=True, kwargs_handlers=[kwargs])
     assert accelerator.num_processes == world_size
-    torch.save(train(accelerator), folder / f"rank{accelerator.process_index}.pt")
+    state = train(accelerator) | {"losses": losses(accelerator)}
+    torch.save(state, folder / f"rank{accelerator.process_index}.pt")
     accelerator.end_training()

@@ -64,7 +64,7 @@ class Scores:
         inside = (places >= 0) & (places < length)
         found = {}
         for name, values in self.frames.evidence.items():
-            trace = np.full(length, np.nan, dtype=np.float32)
+            trace: NDArray[np.float32] = np.full(length, np.nan, dtype=np.float32)
             trace[places[inside]] = values[chosen][inside]
             if np.isfinite(trace).any():
                 found[name] = trace

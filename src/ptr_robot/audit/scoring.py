@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ptr_robot import __version__
 from ptr_robot.audit.score_files import FrameScores, Scores
@@ -160,7 +161,7 @@ def _unusable(index: DatasetIndex) -> dict[int, EpisodeRow]:
 
 def _frames(data: ReadDataset, quality: Quality, verdicts: Sequence[Verdict]) -> FrameScores:
     names = list(dict.fromkeys(name for frames in quality.frames for name in frames))
-    parts: dict[str, list[np.ndarray]] = {name: [] for name in names}
+    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in names}
     index, episodes, places, weights = [], [], [], []
     for record, verdict, frames in zip(data.records, verdicts, quality.frames, strict=True):
         numbers = np.arange(record.length)

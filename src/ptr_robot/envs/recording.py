@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ptr_robot.data.ground_truth import EpisodeTruth, write_ground_truth
+from ptr_robot.data.lerobot.compat import abandon
 from ptr_robot.envs.base import CameraConfig, Environment, EnvironmentType
 from ptr_robot.envs.collection import PlannedDemonstration
 from ptr_robot.envs.demonstration import demonstrate
@@ -125,9 +126,7 @@ def _write(
             if on_episode is not None:
                 on_episode(recorded[-1])
     except BaseException:
-        # What LeRobot still holds back it would write when it is garbage-collected, into the removed folder.
-        dataset.meta.metadata_buffer.clear()
-        dataset.finalize()
+        abandon(dataset)
         raise
     dataset.finalize()
     shutil.rmtree(root / "images", ignore_errors=True)  # where LeRobot gathered single frames; empty now

@@ -83,9 +83,9 @@ class PTRACTPolicy(PTRPolicyMixin, ACTPolicy):  # type: ignore[misc]
         """Every token of the encoder attends to the latent, which knows the recorded actions.
 
         So the encoder runs once more with the latent that ACT uses at inference, zero. It does so without dropout:
-        the policy's random numbers stay what they would be without PTR.
+        the policy's random numbers stay what they would be without PTR. Without a scorer nobody reads h_t.
         """
-        if has_latent:
+        if has_latent and self.ptr.method.scorer is not None:
             (tokens, *rest), keywords = call
             latent = tokens.new_zeros(tokens.shape[1], self.config.latent_dim)
             blind = torch.cat([self.model.encoder_latent_input_proj(latent).unsqueeze(0), tokens[1:]])

@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ptr_robot.method.distributed import sum_over_ranks
+
 
 @contextmanager
 def captured_inputs(module: nn.Module) -> Iterator[list[tuple[tuple[Any, ...], dict[str, Any]]]]:
@@ -81,11 +83,19 @@ def sample_losses(
     """One loss a sample whose mean over the batch is the base policy's own loss.
 
     That is a mean over the real steps of the whole batch (``over_valid_steps``), or over all steps with zeros on
-    padding: either way each sample is divided by the same number.
+    padding: either way each sample is divided by the same number, on every rank.
     """
     sums = (errors * is_real_step.unsqueeze(-1)).sum(dim=(1, 2))
-    steps = is_real_step.sum().clamp_min(1) / len(is_real_step) if over_valid_steps else errors.shape[1]
+    steps = _mean_real_steps(is_real_step) if over_valid_steps else errors.shape[1]
     return sums / (steps * errors.shape[2])
+
+
+def _mean_real_steps(is_real_step: Tensor) -> Tensor:  # (N, L) -> ()
+    """Real steps a sample in the global batch: by a rank's own mean its padding would decide what its samples count."""
+    own_steps = is_real_step.sum()
+    steps, samples = sum_over_ranks(torch.stack([own_steps, own_steps.new_tensor(len(is_real_step))]))
+    mean: Tensor = steps.clamp_min(1) / samples
+    return mean
 
 
 def masked_mean(values: Tensor, mask: Tensor) -> Tensor:  # (N, P, D), (N, P) -> (N, D)

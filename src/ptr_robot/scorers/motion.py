@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from ptr_robot.scorers.base import SuspicionRule
 from ptr_robot.scorers.registry import register_scorer
@@ -45,11 +48,11 @@ class PathEfficiency(SuspicionRule):
         return [_path_ratio(track.states) for track in episodes.tracks]
 
 
-def _path_ratio(states: np.ndarray) -> float:
+def _path_ratio(states: NDArray[Any]) -> float:
     steps = np.linalg.norm(np.diff(states, axis=0), axis=1).sum() if len(states) > 1 else 0.0
     distance = float(np.linalg.norm(states[-1] - states[0]))
     return float(steps / max(distance, 1e-6)) if steps > 0 else 1.0
 
 
-def _mean_square(values: np.ndarray) -> float:
+def _mean_square(values: NDArray[Any]) -> float:
     return float(np.mean(np.square(values, dtype=np.float64))) if values.size else 0.0

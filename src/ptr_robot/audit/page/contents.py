@@ -107,7 +107,8 @@ def thin(values: NDArray[Any], points: int = MAX_POINTS) -> NDArray[np.float32]:
     sums = np.add.reduceat(np.where(present, values, 0.0), edges[:-1])
     counts = np.add.reduceat(present.astype(np.float32), edges[:-1])
     with np.errstate(invalid="ignore", divide="ignore"):
-        return (sums / counts).astype(np.float32)
+        means: NDArray[np.float32] = (sums / counts).astype(np.float32)
+    return means
 
 
 def most_moving(values: NDArray[Any], at_most: int = MAX_DIMENSIONS) -> list[int]:

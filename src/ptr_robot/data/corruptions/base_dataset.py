@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ptr_robot.data.ground_truth import read_ground_truth
 from ptr_robot.data.lerobot import compat
@@ -63,7 +64,7 @@ def check_source(root: Path, vector_keys: Sequence[str]) -> DatasetIndex:
     return index
 
 
-def read_stats(root: Path) -> dict[str, dict[str, np.ndarray]]:
+def read_stats(root: Path) -> dict[str, dict[str, NDArray[Any]]]:
     """The statistics of a v3.0 dataset by feature; none where it has no such file."""
     try:
         stats = compat.load_stats(root)
@@ -95,7 +96,7 @@ def _check_episode_statistics(index: DatasetIndex) -> None:
             raise DataError(f"{path}: no line for episode {episode.episode_index}; fetch the dataset again")
 
 
-def measure_actions(index: DatasetIndex, action_key: str) -> np.ndarray:  # (dimensions,)
+def measure_actions(index: DatasetIndex, action_key: str) -> NDArray[np.float64]:  # (dimensions,)
     """The standard deviation of each action dimension over the whole dataset, from the recorded values."""
     if action_key not in index.features:
         hint = did_you_mean(action_key, index.features)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from ptr_robot.data.corruptions.kinds import ActionNoise
 from ptr_robot.data.corruptions.plan import EpisodeEdit, noise_generator
@@ -18,7 +20,7 @@ class EditContext:
 
     seed: int
     action_key: str
-    action_deviations: np.ndarray  # (dimensions,) over the whole dataset; empty where no noise is added
+    action_deviations: NDArray[np.float64]  # (dimensions,) over the whole dataset; empty where no noise is added
     task_indices: dict[str, int]
 
 
@@ -37,14 +39,15 @@ def edit_rows(rows: pa.Table, edit: EpisodeEdit, context: EditContext, first_ind
 
 
 def _add_noise(
-    actions: np.ndarray, noise: ActionNoise, context: EditContext, episode_index: int
-) -> np.ndarray:  # as actions
+    actions: NDArray[Any], noise: ActionNoise, context: EditContext, episode_index: int
+) -> NDArray[Any]:  # as actions
     scale = noise.sigma * (context.action_deviations if noise.unit == "std" else 1.0)
     drawn = noise_generator(context.seed, episode_index).standard_normal(actions.shape)
-    return (actions + drawn * scale).astype(actions.dtype)
+    noisy: NDArray[Any] = (actions + drawn * scale).astype(actions.dtype)
+    return noisy
 
 
-def _replace(rows: pa.Table, key: str, values: np.ndarray) -> pa.Table:
+def _replace(rows: pa.Table, key: str, values: NDArray[Any]) -> pa.Table:
     """``rows`` with another column in place of ``key``, of the same type and with the same metadata."""
     field = rows.schema.field(key)
     if values.ndim == 1:

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ptr_robot.data.lerobot.contents import EpisodeRecord, Feature
 from ptr_robot.data.lerobot.frames import decode_episode
 from ptr_robot.errors import DataError, require
 
-FeatureStats = dict[str, np.ndarray]
+FeatureStats = dict[str, NDArray[Any]]
 EpisodeStats = dict[str, FeatureStats]
 TOO_LARGE = "lower --sigma or look for huge values"
 
@@ -37,7 +38,7 @@ def write_episode_stats(row: dict[str, Any], stats: EpisodeStats) -> None:
                 row[column] = stats[feature][statistic].tolist()
 
 
-def numeric_stats(values: np.ndarray, where: str) -> FeatureStats:
+def numeric_stats(values: NDArray[Any], where: str) -> FeatureStats:
     """The statistics that LeRobot stores for a vector feature of one episode; a complaint starts with ``where``."""
     compute_stats = require("lerobot.datasets.compute_stats", "lerobot")
     try:

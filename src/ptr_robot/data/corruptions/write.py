@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ptr_robot import __version__
 from ptr_robot.data.corruptions import edited_statistics
@@ -123,7 +124,7 @@ def _write(
     corruptions: Sequence[Corruption],
     seed: int,
     action_key: str,
-    deviations: np.ndarray,  # (dimensions,) of the actions
+    deviations: NDArray[np.float64],  # (dimensions,) of the actions
     link_videos: bool,
     on_episode: Progress | None,
 ) -> CorruptionResult:

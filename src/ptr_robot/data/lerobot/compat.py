@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
+from numpy.typing import NDArray
 
 from ptr_robot.errors import MissingExtraError, require
 
@@ -32,13 +32,13 @@ def is_lerobot06() -> bool:
     return lerobot_version() >= (0, 6)
 
 
-def load_stats(root: Path) -> dict[str, dict[str, np.ndarray]]:
+def load_stats(root: Path) -> dict[str, dict[str, NDArray[Any]]]:
     """The statistics of a v3.0 dataset by feature; none where it has no such file."""
-    stats: dict[str, dict[str, np.ndarray]] | None = _files().load_stats(root)
+    stats: dict[str, dict[str, NDArray[Any]]] | None = _files().load_stats(root)
     return stats or {}
 
 
-def write_stats(stats: Mapping[str, Mapping[str, np.ndarray]], root: Path) -> None:
+def write_stats(stats: Mapping[str, Mapping[str, NDArray[Any]]], root: Path) -> None:
     """Write meta/stats.json."""
     _files().write_stats(stats, root)
 
@@ -58,6 +58,16 @@ def convert_v21(folder: Path) -> None:
     else:  # takes the folder above
         converter = require("lerobot.datasets.v30.convert_dataset_v21_to_v30", "lerobot")
         converter.convert_dataset(repo_id=folder.name, root=folder.parent, push_to_hub=False)
+
+
+def abandon(dataset: Any) -> None:
+    """Close a ``LeRobotDataset`` that is being recorded without the episodes that it still holds back.
+
+    Otherwise it would write them when it is garbage-collected, into a folder that is gone by then.
+    """
+    held_back = dataset.meta._metadata_buffer if is_lerobot06() else dataset.meta.metadata_buffer
+    held_back.clear()
+    dataset.finalize()
 
 
 def _files() -> ModuleType:

@@ -81,7 +81,7 @@ class Normaliser:
 
 def make_normaliser(statistics: VectorStatistics, kinds: Sequence[str]) -> Normaliser:
     """A normaliser with one kind for each dimension."""
-    offset = np.zeros(len(kinds))
+    offset: NDArray[np.float64] = np.zeros(len(kinds))
     scale = np.ones(len(kinds))
     for dimension, kind in enumerate(kinds):
         if kind not in KINDS:

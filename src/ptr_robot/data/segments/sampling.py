@@ -45,7 +45,7 @@ class EpochOrder:
         parts = [
             firsts[source] + self._stretch(source, number * share, share) for source, share in enumerate(self.shares())
         ]
-        order = np.concatenate(parts)  # (length,)
+        order: NDArray[np.int64] = np.concatenate(parts)  # (length,)
         if self.shuffle and len(self.counts) > 1:
             np.random.default_rng((self.seed, number, 1)).shuffle(order)
         return order

@@ -129,7 +129,7 @@ def _grid(
 
 
 def _yaws() -> npt.NDArray[np.float64]:
-    return np.linspace(-np.pi / 2, np.pi / 2, _NUM_DIRECTIONS // 2, endpoint=False)
+    return np.linspace(-np.pi / 2, np.pi / 2, _NUM_DIRECTIONS // 2, endpoint=False, dtype=np.float64)
 
 
 def _closing(yaw: float) -> Vector:

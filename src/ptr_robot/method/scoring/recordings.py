@@ -37,7 +37,8 @@ class Recording:
         """The features at these frames, or of the last frame before each that was looked at."""
         if self.looks is None:
             return np.zeros((len(frames), 0), dtype=np.float32)
-        return self.looks[np.minimum(frames // self.look_stride, len(self.looks) - 1)]
+        seen: Array = self.looks[np.minimum(frames // self.look_stride, len(self.looks) - 1)]
+        return seen
 
 
 @dataclass(frozen=True, eq=False)

@@ -43,7 +43,8 @@ class FeatureMap:
     def __call__(self, inputs: Array) -> Array:  # (n, D) -> (n, 1 + D + M)
         standard = np.clip((inputs - self.centre) / self.width, -_BOUND, _BOUND)
         waves = np.cos(standard @ self.frequencies + self.phases) * np.sqrt(2.0 / max(1, len(self.phases)))
-        return np.concatenate([np.ones((len(inputs), 1)), standard, waves], axis=1).astype(np.float32)
+        features: Array = np.concatenate([np.ones((len(inputs), 1)), standard, waves], axis=1).astype(np.float32)
+        return features
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ class RidgeProblem:
             error = float((counts[:, None] * errors**2).sum())
             if error < best_error:
                 best_error, best_penalty, best = error, penalty, (weights, errors)
-        inverses = np.linalg.inv(_penalised(grams, best_penalty * root))
+        inverses: Matrix = np.linalg.inv(_penalised(grams, best_penalty * root)).astype(np.float64, copy=False)
         return FoldedRidge(self.feature_map, best[0], inverses), best[1]
 
     def _held_out_errors(self, weights: Matrix) -> Matrix:  # (N, targets)

@@ -36,7 +36,7 @@ class _Dynamics:
             [np.full(len(rows), e.fold) for (rows, *_), e in zip(parts, recordings.episodes, strict=True)]
         )
         self.is_known = len(inputs) > 4 * inputs.shape[1] and len(np.unique(folds)) > 1
-        self.dimensions = np.zeros(0, dtype=np.int64)
+        self.dimensions: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         if not self.is_known:
             return
         problem = RidgeProblem(inputs, targets, folds, recordings.num_folds, generator, num_features=0)

@@ -51,7 +51,7 @@ class _TaskEnding:
         self.directions = directions[: max(num, 1)]
         self.scale = ((starts - self.centre) @ self.directions.T).std(axis=0) + 1e-6
         inputs = self._inputs(starts)
-        trust = np.ones(len(starts))
+        trust: Values = np.ones(len(starts))
         for _ in range(4):
             penalty = min(_PENALTIES, key=lambda one: float(np.median(_left_out_errors(inputs, ends, trust, one))))
             errors = _left_out_errors(inputs, ends, trust, penalty)

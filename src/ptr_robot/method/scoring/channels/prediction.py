@@ -65,7 +65,7 @@ class Expectation:
         problem = RidgeProblem(
             samples.inputs, samples.targets, samples.folds, recordings.num_folds, generator, self.num_features
         )
-        importance = np.ones(len(samples.folds))
+        importance: NDArray[np.float64] = np.ones(len(samples.folds))
         for _ in range(1 + self.num_refits):
             model, errors = problem.fit(importance)
             importance = explained_trust(errors, samples.owners)

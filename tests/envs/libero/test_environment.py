@@ -109,7 +109,7 @@ def test_states_have_the_sizes_that_the_type_names_and_nothing_is_rendered_unask
     cream_cheese.step(ACTIONS[0])
     assert {key: value.shape for key, value in cream_cheese.states.items()} == {
         STATE_KEY: (8,),
-        ENVIRONMENT_STATE_KEY: (41,),
+        ENVIRONMENT_STATE_KEY: (59,),
     }
     assert cream_cheese._cameras is None
 

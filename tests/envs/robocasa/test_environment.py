@@ -75,7 +75,7 @@ def test_the_order_is_that_of_lerobots_environment():
     assert set(theirs) == set(ours)
     for part, values in ours.items():
         np.testing.assert_array_equal(values, theirs[part])
-    environment = lerobot.RoboCasaEnv("CloseFridge")
+    environment = lerobot.RoboCasaEnv("CloseFridge", episode_length=1)
     np.testing.assert_array_equal(environment._format_raw_obs(STATE)["agent_pos"], flat_state(STATE))
 
 

@@ -14,6 +14,7 @@ ENTRY_POINTS = "ptr_robot.environments"  # where other packages name theirs, as 
 _BUILT_IN = {
     "libero": "ptr_robot.envs.libero.environment_type:Libero",
     "metaworld": "ptr_robot.envs.metaworld.environment_type:MetaWorld",
+    "robocasa": "ptr_robot.envs.robocasa.environment_type:RoboCasa",
 }
 _REGISTERED: dict[str, type[EnvironmentType]] = {}
 

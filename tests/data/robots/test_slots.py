@@ -14,8 +14,9 @@ from ptr_robot.errors import ConfigError
 
 RANGES = {  # robot: the unified dimensions of its state and of its action, in the robot's own order
     "libero": ([(0, 6), (44, 46)], [(0, 6), (18, 19)]),
-    # LeRobot's order: the hand's position and quaternion, the base's, the fingers.
-    "robocasa": ([(0, 3), (46, 50), (70, 73), (76, 80), (44, 46)], [(0, 6), (18, 19), (70, 75)]),
+    # LeRobot's order: the base's position and quaternion, the hand's, the fingers.
+    "robocasa": ([(70, 73), (76, 80), (0, 3), (46, 50), (44, 46)], [(70, 75), (0, 6), (18, 19)]),
+    "robocasa_hand_first": ([(0, 3), (46, 50), (70, 73), (76, 80), (44, 46)], [(0, 6), (18, 19), (70, 75)]),
     "robocasa_axis_angle": ([(0, 6), (44, 46), (70, 76)], [(0, 6), (18, 19), (70, 75)]),
     "metaworld": ([(0, 3), (18, 19)], [(0, 3), (18, 19)]),
     "unitree_g1": ([(57, 64), (50, 57), (32, 38), (20, 26)],) * 2,

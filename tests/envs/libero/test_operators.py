@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ptr_robot.envs.libero.environment import LiberoEnvironment
 from ptr_robot.envs.libero.environment_type import Libero
 from ptr_robot.envs.libero.expert import LiberoExpert
 from ptr_robot.envs.libero.grasps import MAX_WIDTH_METRES, rank_grasps
@@ -24,6 +25,24 @@ def test_the_script_does_its_task_from_an_official_state(cream_cheese):
     while not cream_cheese.is_success and cream_cheese.num_steps < 150:
         cream_cheese.step(expert.act(expert.hand))
     assert cream_cheese.is_success
+
+
+@pytest.mark.slow
+@pytest.mark.libero_assets
+@pytest.mark.parametrize(
+    ("task", "state"),
+    [
+        ("libero_10_3", 2),  # a bowl that leans on the front panel of its drawer does not let it shut
+        ("libero_goal_3", 1),  # the drawer stands open over the bowl that goes into it
+    ],
+)
+def test_the_script_fills_drawers(task, state):
+    environment = LiberoEnvironment(task)
+    environment.reset(state, state)
+    expert = LiberoExpert(environment)
+    while not environment.is_success and environment.num_steps < 300:
+        environment.step(expert.act(expert.hand))
+    assert environment.is_success
 
 
 @pytest.mark.libero_assets

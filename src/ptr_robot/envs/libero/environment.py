@@ -76,7 +76,7 @@ class LiberoEnvironment(Environment):
         observed = self._checked_observation()
         rotation = axis_angle(observed["robot0_eef_quat"])
         state = np.concatenate([observed["robot0_eef_pos"], rotation, observed["robot0_gripper_qpos"]])
-        everything = np.concatenate([state, goal_numbers(self.simulator)])
+        everything = np.concatenate([state, goal_numbers(self.simulator, observed["robot0_eef_pos"])])
         return {STATE_KEY: state.astype(np.float32), ENVIRONMENT_STATE_KEY: everything.astype(np.float32)}
 
     def render(self, camera: str) -> Image:

@@ -8,22 +8,28 @@ import numpy as np
 import numpy.typing as npt
 
 MAX_GOALS = 3  # no task of the four suites has more
-_GOAL_DIM = 11  # position 3, quaternion 4, place 3, joint 1
-GOALS_DIM = MAX_GOALS * _GOAL_DIM
+_POSE_DIM = 11  # position 3, quaternion 4, place 3, joint 1
+_WAY_DIM = 6  # from the hand to the object 3, from the object to its place 3
+GOALS_DIM = MAX_GOALS * (_POSE_DIM + _WAY_DIM)
 
 
-def goal_numbers(simulator: Any) -> npt.NDArray[np.float64]:  # (33,)
+def goal_numbers(simulator: Any, hand: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:  # (51,)
     """For each condition of the task: its subject's position and rotation, its place, and its joint's position.
 
     A condition without a place (a drawer that is to be open) has its own position there; one without a joint has 0.
+    Behind all of them stand the ways that are left: from the hand to each subject, and from there to its place. A
+    small policy would have to learn differences of positions to a centimetre before it learns anything else.
     """
-    numbers = np.zeros((MAX_GOALS, _GOAL_DIM))
-    for row, (_, subject, *place) in zip(numbers, simulator.parsed_problem["goal_state"], strict=False):
+    numbers = np.zeros((MAX_GOALS, _POSE_DIM))
+    ways = np.zeros((MAX_GOALS, _WAY_DIM))
+    conditions = simulator.parsed_problem["goal_state"]
+    for row, way, (_, subject, *place) in zip(numbers, ways, conditions, strict=False):
         pose = simulator.object_states_dict[subject].get_geom_state()
         row[:3], row[3:7] = pose["pos"], pose["quat"]
         row[7:10] = _position(simulator, place[0]) if place else pose["pos"]
         row[10] = 0.0 if place else _joint_position(simulator, subject)
-    return numbers.reshape(-1)
+        way[:3], way[3:] = row[:3] - hand, row[7:10] - row[:3]
+    return np.concatenate([numbers.reshape(-1), ways.reshape(-1)])
 
 
 def _position(simulator: Any, name: str) -> npt.NDArray[np.float64]:  # (3,)

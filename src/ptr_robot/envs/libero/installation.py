@@ -6,7 +6,9 @@ import contextlib
 import importlib
 import importlib.util
 import io
+import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -95,11 +97,25 @@ def import_libero(module: str = "libero.libero") -> ModuleType:
     write_config()
     choose_backend()
     try:
-        # robosuite warns of a missing settings file at every import, and LIBERO prints which task order it takes.
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        with _quietly():
             vars(importlib.import_module("libero.libero"))["_assets_path_cache"] = str(assets)
             return importlib.import_module(module)
     except PermissionError as error:
         raise DataError(f"{error.filename}: robosuite writes its log there and may not ({error.strerror})") from error
     except ImportError as error:
         raise MissingExtraError(f"{module} could not be imported ({error}); install it with: make libero") from error
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """robosuite warns of a missing settings file at its import, and LIBERO prints which task order it takes.
+
+    The warning goes to two places: a handler of robosuite's own, and those that other packages gave to all loggers.
+    """
+    logger = logging.getLogger("robosuite_logs")
+    before, logger.disabled = logger.disabled, True
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        logger.disabled = before

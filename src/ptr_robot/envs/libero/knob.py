@@ -48,8 +48,8 @@ class TurnKnob(Skill):
     def _begin(self, phase: str) -> None:
         super()._begin(phase)
         if phase == "approach":
-            # The ridge runs along the hand's other axis, and the wrist has room to turn on from there.
-            self._yaw = -np.pi / 2 + self._scene.joint(self.goal.subject)[1]
+            # At rest the ridge runs away from the arm: fingers that close sideways take it by its thickness.
+            self._yaw = self._scene.joint(self.goal.subject)[1]
 
     def _approach(self, hand: Vector) -> Vector:
         above = self.handled + np.array([0.0, 0.0, _ABOVE_METRES])

@@ -18,7 +18,10 @@ _CLOSE_FRAMES = 9
 _OPEN_FRAMES = 6
 _TRAVEL_FRAMES = 45  # a way over something leads away from its end at first
 _TURN_FRAMES = 120  # a wrist that has not turned by then does not
-_DRAWER_SHIFT_METRES = 0.03
+_DRAWER_SHIFT_METRES = 0.03  # out from under the handles above a drawer, on the way down
+_DRAWER_REST_METRES = 0.0  # and at its end: the front panel is as near as the cabinet
+_DRAWER_DEPTH_METRES = 0.04  # below a drawer's rim: from higher up an object tips over the front panel
+_CLEARANCE_METRES = 0.02
 _SLOT_RATIO = 2.0  # a region so much longer than wide is a slot
 _LOST_METRES = 0.035  # an object so far from where the hand should have it is not in it
 
@@ -104,9 +107,27 @@ class PickAndPlace(Skill):
     def _close(self, hand: Vector) -> Vector:
         if self._frames >= _CLOSE_FRAMES:
             self._held_at = self._scene.position(self.goal.subject) - self._scene.hand
-            self._waypoint = hand + np.array([0.0, 0.0, _LIFT_METRES])
+            self._waypoint = hand + np.array([0.0, 0.0, _LIFT_METRES]) + self._way_from_under()
             self._begin("lift")
         return self._steer(hand, hand, self._grasp.yaw, CLOSED)
+
+    def _way_from_under(self) -> Vector:
+        """Out from under the drawer that the object goes into, where it stands open over the object."""
+        place = str(self.goal.place)
+        if not self._scene.is_drawer(place):
+            return np.zeros(3)
+        outward = self._scene.opening_direction(place)
+        sideways = np.array([outward[1], -outward[0], 0.0])
+        drawer = self._scene.boxes_moved_by(self._scene.joint(place)[0]).corners.reshape(-1, 3)
+        own = self._scene.boxes(self.goal.subject).corners.reshape(-1, 3)
+        is_over = drawer[:, 2].min() > own[:, 2].max()
+        is_aside = (own @ sideways).min() > (drawer @ sideways).max() or (own @ sideways).max() < (
+            drawer @ sideways
+        ).min()
+        if not is_over or is_aside:
+            return np.zeros(3)
+        covered = float((drawer @ outward).max() - (own @ outward).min())
+        return max(0.0, covered + _CLEARANCE_METRES) * outward
 
     def _lift(self, hand: Vector) -> Vector:
         if self._is_lost():
@@ -157,9 +178,13 @@ class PickAndPlace(Skill):
         parent = self._scene.parent(place)
         if self.goal.kind == "in" and size is not None:
             extent = np.abs(self._scene.rotation(place) @ size)
-            if self._scene.is_drawer(place):  # out from under the handles above it
-                target = target + _DRAWER_SHIFT_METRES * self._scene.opening_direction(place)
-            return Placement(np.array([*target[:2], target[2] + extent[2]]), drop_metres=-0.01)
+            rim = target[2] + extent[2]
+            if self._scene.is_drawer(place):
+                is_over = self._scene.boxes(self.goal.subject).low[2] > rim
+                shift = _DRAWER_SHIFT_METRES if is_over else _DRAWER_REST_METRES
+                target = target + shift * self._scene.opening_direction(place)
+                return Placement(np.array([*target[:2], rim]), drop_metres=-_DRAWER_DEPTH_METRES)
+            return Placement(np.array([*target[:2], rim]), drop_metres=-0.01)
         if size is None and parent is not None:  # on an object, such as a plate: its origin is at its bottom
             return Placement(target + np.array([0.0, 0.0, 0.012]), drop_metres=0.004)
         return Placement(target, drop_metres=0.008)

@@ -1,0 +1,1 @@
+"""RoboCasa's kitchens behind the environment interface, by the gym wrapper that RoboCasa publishes."""

@@ -7,6 +7,7 @@
 
 A dataset whose ground truth names faulty operators is judged as it is. One without faults gets the paper's corruptions
 first, and faults injected into a third of its episodes; it is also judged as it is, to see how many good ones are lost.
+With ``--add_faults`` that is done to every dataset; what was faulty before is left out of the comparison.
 The first table has, by fault, the chance that a good episode is ranked above a faulty one of the same task (AUROC),
 pooled over pairs of all datasets, and the interval of `ptr score`'s over tasks and datasets; the second what
 `ptr score` drops. Nothing here trains a policy.
@@ -162,18 +163,23 @@ def with_injected(episodes: EpisodeSet, kind: str, seed: int) -> tuple[EpisodeSe
 def judge_clean(table: Table, folder: Path, scratch: Path, number: int) -> None:
     """As it is, with the paper's corruptions, and with injected faults."""
     episodes = read(folder)
-    table.judge(episodes, [()] * len(episodes.tracks), "no fault")
+    before = known_faults(folder, episodes)
+    if not any(before):
+        table.judge(episodes, before, "no fault")
     for title, corruption in CORRUPTIONS.items():
         if corruption.kind == "ln" and len({track.task for track in episodes.tracks}) < 2:
             continue
         copy = scratch / f"{number}-{corruption.kind}"
         corrupt_dataset(folder, copy, corruption.corruptions(), seed=number, link_videos=True)
         changed = read(copy)
-        kinds = [(title,) if kind else () for kind in known_faults(copy, changed)]
+        after = known_faults(copy, changed)
+        kinds = [own if own == known else (title,) for own, known in zip(after, before, strict=True)]
         table.judge(changed, kinds, title)
     for injector in INJECTORS:
         if injector.kind not in ("action_noise", "truncation", "dead_camera"):
-            table.judge(*with_injected(episodes, injector.kind, number), f"injected {injector.kind}")
+            changed, added = with_injected(episodes, injector.kind, number)
+            kinds = [own or known for own, known in zip(added, before, strict=True)]
+            table.judge(changed, kinds, f"injected {injector.kind}")
 
 
 def measure_scale() -> None:
@@ -206,6 +212,7 @@ def main() -> None:
     parser.add_argument("datasets", type=Path, nargs="*", help="folders of LeRobot datasets")
     parser.add_argument("--scorers", nargs="+", default=list(scorer_names()), choices=scorer_names())
     parser.add_argument("--scale", action="store_true", help="measure cost on made episodes instead")
+    parser.add_argument("--add_faults", action="store_true", help="add faults to datasets that have some, too")
     arguments = parser.parse_args()
     if arguments.scale:
         measure_scale()
@@ -219,7 +226,7 @@ def main() -> None:
                 parser.error(f"{folder} is no dataset; record one there with ptr collect")
             episodes = read(folder)
             kinds = known_faults(folder, episodes)
-            if any(kinds):
+            if any(kinds) and not arguments.add_faults:
                 table.judge(episodes, kinds, "executed")
             else:
                 judge_clean(table, folder, Path(scratch), number)

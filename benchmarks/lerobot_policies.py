@@ -8,7 +8,7 @@ processor time, the fastest step counted, since other work on the machine only e
 one more frame a sample) is not in it. Operations: floating-point operations (matrix products, convolutions, attention)
 of a forward and backward pass, for the same small sizes and for the sizes that LeRobot trains by default; the policies
 and the target encoder run on the meta device, PTR itself, which looks at values, runs for real on random features. At
-the small size a whole step is counted both ways, and the benchmark ends in an error where the two differ.
+the small size the base policy's step is counted both ways, and the benchmark ends in an error where the two differ.
 
 LeRobot has no policy like ptr_vla without PTR: its base is the same network on the same chunks with PTR switched off.
 """

@@ -104,7 +104,8 @@ def test_every_type_says_what_is_asked_of_it(name):
     assert all(kind.camera_of(key) == camera for camera, key in kind.cameras.items())
     robot = load_robot(kind.robot_file(None))
     assert (robot.state.size, robot.action.size) == (kind.states[kind.study_state].size, kind.action.size)
-    assert kind.scripted.arm.action_size == kind.action.size
+    if type(kind).scripted is not EnvironmentType.scripted:
+        assert kind.scripted.arm.action_size == kind.action.size
     try:
         tasks = kind.resolve_tasks(kind.default_tasks)
     except MissingExtraError as missing:

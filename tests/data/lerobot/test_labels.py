@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
-from ptr_robot.data.lerobot.labels import MOST_GROUPS, read_labels
+from ptr_robot.data.lerobot.labels import MOST_GROUPS, MOST_NAMES, read_labels
 
 
 def write_v21(root: Path, rows: list[dict]) -> Path:
@@ -51,3 +51,11 @@ def test_a_text_of_each_episode_s_own_is_no_group(tmp_path):
 def test_an_episode_without_the_text_is_left_out(tmp_path):
     rows = episodes(3, session=lambda number: [None, "monday", "tuesday"][number])
     assert read_labels(write_v30(tmp_path, rows)) == {"session": {1: "monday", 2: "tuesday"}}
+
+
+def test_fields_without_a_name_and_more_fields_than_anybody_reads_are_left_out(tmp_path):
+    many = {f"field {number}": (lambda place: "ab"[place % 2]) for number in range(2 * MOST_NAMES)}
+    rows = episodes(4, **{"": lambda number: "ab"[number % 2]}, **many)
+    found = read_labels(write_v21(tmp_path, rows))
+    assert "" not in found
+    assert len(found) == MOST_NAMES

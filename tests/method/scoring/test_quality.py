@@ -9,6 +9,7 @@ import pytest
 
 from ptr_robot.errors import ConfigError, DataError, NonFiniteError
 from ptr_robot.method.scoring.check import check
+from ptr_robot.method.scoring.combination import Mixture
 from ptr_robot.method.scoring.injections import INJECTORS
 from ptr_robot.method.scoring.quality import CHANNEL_NAMES, QualityConfig, assess
 from ptr_robot.method.scoring.recordings import Recordings
@@ -115,3 +116,35 @@ def test_short_episodes_are_scored_by_what_can_be_measured() -> None:
     short = [reach(number, 0, frames=14) for number in range(6)]
     found = assess(Recordings(tuple(short), 20.0), replace(CONFIG, chunk_length=32))
     assert np.isfinite(found.evidence).all()
+
+
+def test_states_that_never_move_are_scored() -> None:
+    still = tuple(
+        replace(reach(number, number % 2), states=np.full_like(reach(number, number % 2).states, 0.37))
+        for number in range(12)
+    )
+    found = assess(Recordings(still, 20.0, chunk_length=8), CONFIG)
+    assert np.isfinite(found.evidence).all()
+    assert len(decide(found, NAMES)) == 12
+
+
+def test_few_suspicious_episodes_are_dropped_only_where_chance_cannot_be(quality) -> None:
+    """Evidence that compares: moderate for four of 24 episodes, then beyond chance for one of them."""
+    ending = CHANNEL_NAMES.index("ending")
+    scores = np.where(np.isfinite(quality.scores), 0.0, np.nan)
+    places = [0, 7, 14, 21]  # no session of their own
+    scores[places, ending] = 12.0
+    mixtures = list(quality.combination.mixtures)
+    mixtures[ending] = Mixture(0.2, 0.2)
+    combination = replace(quality.combination, mixtures=tuple(mixtures), threshold=2.0)
+    few = replace(quality, scores=scores, combination=combination, evidence=combination.evidence(scores))
+    few = replace(few, labels=few.given)
+    assert (few.evidence[places] > 2.0).all()
+    assert (few.evidence[places] < 12.0).all()
+    assert [one.verdict for one in decide(few, NAMES)].count(DROP) == 1
+    scores[14, CHANNEL_NAMES.index("phase")] = 60.0
+    mixtures[CHANNEL_NAMES.index("phase")] = Mixture(0.2, 0.1)
+    combination = replace(combination, mixtures=tuple(mixtures))
+    beyond = replace(few, scores=scores, combination=combination, evidence=combination.evidence(scores))
+    assert beyond.evidence[14] > 12.0
+    assert decide(beyond, NAMES)[14].verdict == DROP

@@ -9,6 +9,7 @@ import pytest
 
 from ptr_robot.method.scoring.channels.command import Command
 from ptr_robot.method.scoring.channels.duration import Duration
+from ptr_robot.method.scoring.channels.prediction import WhichConsequence
 from ptr_robot.method.scoring.channels.smoothness import ActionNoise
 from ptr_robot.method.scoring.injections import INJECTORS
 from ptr_robot.method.scoring.recordings import Recording, Recordings
@@ -98,3 +99,12 @@ def test_an_episode_of_half_the_usual_length_is_named(folded: Recordings) -> Non
     assert found.value == pytest.approx(np.log(2), abs=0.3)
     assert "shorter" in found.note
     assert fitted.measure(episode).value < found.value
+
+
+def test_every_task_has_a_usual_surprise() -> None:
+    """Many tasks recorded in turn: what a chunk that nothing is known of counts as is known for each."""
+    recordings = make_recordings(num=180, num_tasks=20)
+    recordings = recordings.with_tasks(recordings.tasks.tolist()).with_folds(0)
+    fitted = WhichConsequence().fit(recordings, seed=0)
+    assert fitted is not None
+    assert set(fitted.usual) == set(fitted.expectation.models)

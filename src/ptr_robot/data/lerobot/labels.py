@@ -10,6 +10,7 @@ from typing import Any
 from ptr_robot.data.lerobot.metadata import read_info, read_json_lines, read_parquet
 from ptr_robot.errors import require
 
+MOST_NAMES = 20
 MOST_GROUPS = 100  # a text that nearly every episode has of its own groups nothing
 
 
@@ -18,7 +19,7 @@ def read_labels(root: Path) -> dict[str, dict[int, str]]:
     found: dict[str, dict[int, str]] = defaultdict(dict)
     for row in _rows(root, read_info(root)["codebase_version"]):
         for name, value in row.items():
-            if isinstance(value, str) and value:
+            if isinstance(value, str) and value and name.strip() and (name in found or len(found) < MOST_NAMES):
                 found[name][int(row["episode_index"])] = value
     return {name: texts for name, texts in found.items() if 1 < len(set(texts.values())) <= MOST_GROUPS}
 

@@ -6,7 +6,7 @@ when a few draws of features are averaged. The Gram matrices of the folds add up
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +53,8 @@ class FoldedRidge:
 
     features: FeatureMap
     weights: Matrix  # (F, features, targets)
-    inverses: Matrix  # (F, features, features) of each map's penalised Gram matrix
+    penalised: Matrix  # (F, features, features) each map's Gram matrix and penalty
+    _inverses: dict[int, Matrix] = field(default_factory=dict, compare=False, repr=False)
 
     def predict(self, inputs: Array, fold: int) -> Matrix:  # (n, D) -> (n, targets)
         """By the map that was not fitted on the fold."""
@@ -66,8 +67,14 @@ class FoldedRidge:
         φᵀ (ΦᵀΦ + λ)⁻¹ φ, the share that Bayesian linear regression adds to the noise of a new observation.
         """
         features = self.features(inputs).astype(np.float64)
-        share: Vector = ((features @ self.inverses[fold]) * features).sum(axis=1)
+        share: Vector = ((features @ self._inverse(fold)) * features).sum(axis=1)
         return share
+
+    def _inverse(self, fold: int) -> Matrix:
+        """Made when it is first asked for: most maps never are."""
+        if fold not in self._inverses:
+            self._inverses[fold] = np.asarray(np.linalg.inv(self.penalised[fold]), dtype=np.float64)
+        return self._inverses[fold]
 
 
 class RidgeProblem:
@@ -99,8 +106,7 @@ class RidgeProblem:
             error = float((counts[:, None] * errors**2).sum())
             if error < best_error:
                 best_error, best_penalty, best = error, penalty, (weights, errors)
-        inverses: Matrix = np.linalg.inv(_penalised(grams, best_penalty * root)).astype(np.float64, copy=False)
-        return FoldedRidge(self.feature_map, best[0], inverses), best[1]
+        return FoldedRidge(self.feature_map, best[0], _penalised(grams, best_penalty * root)), best[1]
 
     def _held_out_errors(self, weights: Matrix) -> Matrix:  # (N, targets)
         errors = np.empty(self.targets.shape)

@@ -19,6 +19,7 @@ LEAST_WEIGHT = 0.25  # of what is kept: the paper's lower bound
 KEEP_SHARE = 0.25  # of every task that is kept in any case
 DOUBT = 1.0  # nats of evidence from which an episode weighs less
 _ALSO = 1.0  # nats from which a second reason is named
+_BEYOND_CHANCE = 12.0  # nats: the odds of one in 160,000 that channels which compare would have by chance
 _FEW = 4  # suspicious episodes that any dataset may have by chance
 
 
@@ -168,9 +169,11 @@ def _spared(is_out: NDArray[np.bool_], quality: Quality) -> NDArray[np.bool_]:  
     """What is flagged in place of being dropped, where so few stand out that all of them may be good.
 
     The most unusual of good episodes look wrong to channels that compare. Where no more episodes are suspicious to them
-    than twice the good ones that may be lost, only as many as may be lost are dropped: the worst.
+    than twice the good ones that may be lost, only as many as may be lost are dropped: the worst. What no good episode
+    would have against it is dropped however few there are.
     """
     is_doubtful = is_out & (_hard_evidence(quality) < quality.combination.threshold)
+    is_doubtful &= quality.evidence < _BEYOND_CHANCE
     allowed = quality.combination.max_false_exclusions * len(is_out)
     places = np.flatnonzero(is_doubtful)
     spared = np.zeros(len(is_out), dtype=np.bool_)

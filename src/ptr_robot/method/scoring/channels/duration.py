@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ptr_robot.method.scoring.channels.base import Channel, FittedChannel, Measurement
@@ -18,11 +20,10 @@ class Duration(Channel):
 
     def fit(self, recordings: Recordings, seed: int) -> FittedChannel | None:  # noqa: ARG002
         """None where every task has too few episodes."""
-        usual = {}
-        for task in np.unique(recordings.tasks):
-            logs = np.array([np.log(e.num_frames) for e in recordings.episodes if e.task == task])
-            if len(logs) >= FEWEST_OF_A_TASK:
-                usual[int(task)] = float(np.median(logs))
+        logs: dict[int, list[float]] = {}
+        for episode in recordings.episodes:
+            logs.setdefault(episode.task, []).append(math.log(episode.num_frames))
+        usual = {task: float(np.median(own)) for task, own in logs.items() if len(own) >= FEWEST_OF_A_TASK}
         return _FittedDuration(usual) if usual else None
 
 

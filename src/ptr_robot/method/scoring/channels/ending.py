@@ -55,7 +55,7 @@ class _TaskEnding:
         for _ in range(4):
             penalty = min(_PENALTIES, key=lambda one: float(np.median(_left_out_errors(inputs, ends, trust, one))))
             errors = _left_out_errors(inputs, ends, trust, penalty)
-            trust = np.minimum(1.0, 2.0 * np.median(errors) / np.maximum(errors, 1e-9))
+            trust = np.minimum(1.0, 2.0 * max(float(np.median(errors)), 1e-9) / np.maximum(errors, 1e-9))
         fit = _Fit.of(inputs, ends, trust, penalty)
         self.residual_scale = np.sqrt(np.average(fit.left_out(inputs, ends) ** 2, axis=0, weights=trust)) + 0.02
         self.predictions = ends - fit.left_out(inputs, ends)  # of every episode by the fit without it

@@ -24,6 +24,7 @@ _LEAST = 1e-3
 _NUM_REFITS = 2  # without what the fit before found suspicious
 _TEMPERATURE = 0.1
 _POOL_SIZE = 256
+_EPISODES_OF_A_GROUP = 64  # from which its usual surprise is taken
 
 Cut = Callable[[Recording], tuple[NDArray[np.int64], Array, Array]]  # frames (n,), inputs (n, D), targets (n, K)
 
@@ -232,12 +233,14 @@ class _Identification(FittedChannel):
 
     def usual_surprise(self, recordings: Recordings) -> dict[int, float]:
         """Of the median chunk of each group: what a chunk that nothing is known of counts as."""
-        found: dict[int, list[Values]] = {}
-        for episode in recordings.episodes[:: max(1, len(recordings) // 500)]:
-            rows, _, predicted, targets = self.expectation.errors(episode)
-            if len(rows):
-                found.setdefault(episode.group, []).append(self._surprise(episode.group, predicted, targets))
-        return {group: float(np.median(np.concatenate(parts))) for group, parts in found.items()}
+        found: dict[int, list[Values]] = {group: [] for group in self.expectation.models}
+        for episode in recordings.episodes:
+            parts = found.get(episode.group)
+            if parts is not None and len(parts) < _EPISODES_OF_A_GROUP:
+                rows, _, predicted, targets = self.expectation.errors(episode)
+                if len(rows):
+                    parts.append(self._surprise(episode.group, predicted, targets))
+        return {group: float(np.median(np.concatenate(parts))) for group, parts in found.items() if parts}
 
     def measure(self, episode: Recording) -> Measurement:
         """Minus the mean log posterior over uniform, in nats, against the usual one."""

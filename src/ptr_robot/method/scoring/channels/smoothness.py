@@ -11,7 +11,6 @@ from ptr_robot.method.scoring.recordings import Recording, Recordings
 
 _QUANTILES = (0.25, 0.5, 0.75, 0.9)  # from the floor that noise raises everywhere to the peaks of trembling
 _LEAST = 0.01  # of a dimension's deviation: what is smoother counts as smooth
-_MOST_EPISODES = 2000  # from which deviations are taken
 
 
 class _Roughness(FittedChannel):
@@ -51,9 +50,11 @@ class ActionNoise(Channel):
         """None where every episode is too short to say what is smooth."""
         if all(episode.num_frames <= 3 for episode in recordings.episodes):
             return None
-        chosen = recordings.episodes[:: max(1, len(recordings) // _MOST_EPISODES)]
-        deviation = np.concatenate([getattr(episode, self.part) for episode in chosen]).std(axis=0)
-        return _Roughness(self.part, np.asarray(deviation, dtype=np.float64) + 1e-6)
+        parts = [getattr(episode, self.part) for episode in recordings.episodes]
+        count = sum(len(part) for part in parts)
+        mean = np.sum([part.sum(axis=0, dtype=np.float64) for part in parts], axis=0) / count
+        variance = np.sum([((part - mean) ** 2).sum(axis=0) for part in parts], axis=0) / count
+        return _Roughness(self.part, np.sqrt(variance) + 1e-6)
 
 
 class StateNoise(ActionNoise):

@@ -150,3 +150,24 @@ def test_the_title_of_a_video_may_be_in_any_encoding(own_v21):
     path.write_bytes(content.replace(b"isomiso2", b"\xa0somiso2", 1).replace(b"ftypisom", b"ftyp\xa0som", 1))
     with open_video(path) as container:
         assert container.streams.video[0].frames == 23
+
+
+@pytest.mark.parametrize("kind", ["texts", "lists"])
+def test_one_long_text_in_every_row_is_refused_before_it_fills_the_memory(tmp_path, kind):
+    """Stored once, it would be more than a hundred megabytes in memory."""
+    text = "pick it up " * 1000
+    values = [text] * 10_000 if kind == "texts" else [[text]] * 10_000
+    file = tmp_path / "texts.parquet"
+    pq.write_table(pa.table({"episode_index": range(10_000), "tasks": values}), file)
+    assert file.stat().st_size < 100_000
+    with pytest.raises(DataError, match=r"texts\.parquet: unpacks to more than \d+ bytes from \d+"):
+        read_parquet(file)
+
+
+def test_ordinary_texts_are_read_as_they_are(tmp_path):
+    table = pa.table({"episode_index": [0, 1], "tasks": [["open"], ["shut", "open"]], "note": ["a", None]})
+    pq.write_table(table, tmp_path / "few.parquet")
+    assert read_parquet(tmp_path / "few.parquet").to_pylist() == table.to_pylist()
+    assert read_parquet(tmp_path / "few.parquet", ["tasks"]).to_pylist() == table.select(["tasks"]).to_pylist()
+    pq.write_table(table.slice(0, 0), tmp_path / "none.parquet")
+    assert read_parquet(tmp_path / "none.parquet").num_rows == 0

@@ -20,6 +20,8 @@ _MOST = 2**53  # of frames, episodes and tasks
 _RATES = (1e-3, 1e5)  # frames a second; outside of them times could not be compared with frames
 _VALUES_PER_BYTE = 64  # in a parquet file: LeRobot's have below one, a bomb has thousands
 _FEW_VALUES = 2**20
+_BYTES_AT_ONCE = 2**26  # of texts that are unpacked before they are counted
+_MOST_TEXT_BYTES, _BYTES_PER_BYTE = 2**26, 200  # that a file with texts may unpack to
 
 
 def read_info(root: Path) -> dict[str, Any]:
@@ -229,11 +231,37 @@ def read_parquet(path: Path, columns: list[str] | None = None) -> Any:
         absent = [column for column in columns or () if column not in metadata.schema.to_arrow_schema().names]
         _refuse_bomb(path, metadata)
         if not absent:
-            return parquet.read_table(path, columns=columns, partitioning=None)
+            return _read_table(path, metadata, columns)
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise DataError(f"{path}: not a readable parquet file ({reason}); fetch it again") from error
     raise DataError(f"{path}: the column {absent[0]!r} is missing; fetch it again")
+
+
+def _read_table(path: Path, metadata: Any, columns: list[str] | None) -> Any:
+    """All at once, or in parts where there are texts: one that is stored once may stand in every row."""
+    arrow, parquet = (require(name, "lerobot") for name in ("pyarrow", "pyarrow.parquet"))
+    chosen = [field for field in metadata.schema.to_arrow_schema() if columns is None or field.name in columns]
+    if not any("string" in str(field.type) for field in chosen):
+        return parquet.read_table(path, columns=columns, partitioning=None)
+    size = path.stat().st_size
+    longest = max((_text_bytes(metadata.row_group(number)) for number in range(metadata.num_row_groups)), default=0)
+    rows = max(1, min(1024, _BYTES_AT_ONCE // max(1, longest)))
+    batches, held = [], 0
+    with parquet.ParquetFile(path) as file:
+        for batch in file.iter_batches(batch_size=rows, columns=columns):
+            batches.append(batch)
+            held += batch.nbytes
+            if held > _MOST_TEXT_BYTES + _BYTES_PER_BYTE * size:
+                raise DataError(f"{path}: unpacks to more than {held} bytes from {size}; no recording is like that")
+        schema = file.schema_arrow if columns is None else arrow.schema(chosen)
+    return arrow.Table.from_batches(batches) if batches else schema.empty_table()
+
+
+def _text_bytes(group: Any) -> int:
+    """What its longest column of texts, stored once each, can take: no text is longer."""
+    sizes = [group.column(number) for number in range(group.num_columns)]
+    return max((int(one.total_uncompressed_size) for one in sizes if one.physical_type == "BYTE_ARRAY"), default=0)
 
 
 def _refuse_bomb(path: Path, metadata: Any) -> None:

@@ -49,9 +49,7 @@ class Recordings:
     fps: float
     chunk_length: int = 16
     num_folds: int = 5
-    is_smooth: NDArray[np.bool_] | None = (
-        None  # (Da,) actions that take many values, to which noise can be added; None: all
-    )
+    is_smooth: NDArray[np.bool_] | None = None  # (Da,) actions of many values, which noise can be added to
 
     def __post_init__(self) -> None:
         widths = {(episode.states.shape[1], episode.actions.shape[1]) for episode in self.episodes}

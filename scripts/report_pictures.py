@@ -45,7 +45,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as profile:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         browser = open_browser(profile)
         browser.get(arguments.report.resolve().as_uri())
         shoot(browser, arguments.folder / "report-list.png", 1200, 760)

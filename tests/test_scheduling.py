@@ -1,4 +1,4 @@
-"""Encoding video leaves the process as it was."""
+"""Encoding video leaves the process as it was; small products take one thread."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
-from ptr_robot.scheduling import kept_scheduling
+from ptr_robot.scheduling import kept_scheduling, one_thread
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "sched_setscheduler"), reason="this system has no scheduling policies")
 
@@ -58,3 +60,13 @@ def test_svt_av1_leaves_no_real_time_process_behind(tmp_path):
     assert policy_after("kept_scheduling") == os.SCHED_OTHER
     if policy_after("nullcontext") == os.SCHED_OTHER:
         pytest.skip("this encoder, or this user, changes no scheduling: nothing was undone")
+
+
+def test_small_products_take_one_thread_and_others_theirs() -> None:
+    assert np.ones((2, 2)) @ np.ones(2) == pytest.approx([2, 2])  # NumPy's library is loaded
+    with threadpool_limits(limits=2):
+        before = [pool["num_threads"] for pool in threadpool_info()]
+        with one_thread():
+            assert {pool["num_threads"] for pool in threadpool_info()} == {1}
+        assert [pool["num_threads"] for pool in threadpool_info()] == before
+    assert before

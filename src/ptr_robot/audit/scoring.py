@@ -21,6 +21,7 @@ from ptr_robot.method.scoring.null_distribution import tail_probability
 from ptr_robot.method.scoring.quality import CHANNEL_NAMES, CHANNELS, QUALITY_VERSION, Quality, QualityConfig, assess
 from ptr_robot.method.scoring.recordings import Recordings
 from ptr_robot.method.scoring.verdicts import DROP, Verdict, decide, expected_mistakes
+from ptr_robot.scheduling import one_thread
 from ptr_robot.scorers.episode_rows import EpisodeRow
 from ptr_robot.scorers.looks import NONE, Tower, open_tower, with_looks
 from ptr_robot.scorers.recordings import ReadDataset, read_recordings, state_keys_of
@@ -69,9 +70,10 @@ def score_dataset(index: DatasetIndex, settings: ScoreSettings, report: Report |
         report("reading", 0.0)
     data = read_recordings(index, state_keys_of(index, settings.state_keys), settings.action_key, config.chunk_length)
     recordings, said = _looked_at(index, data, settings, report)
-    quality = assess(recordings, config, report)
-    verdicts = decide(quality, data.instructions)
-    checks = check(quality, config.seed, report) if settings.check else []
+    with one_thread():
+        quality = assess(recordings, config, report)
+        verdicts = decide(quality, data.instructions)
+        checks = check(quality, config.seed, report) if settings.check else []
     return Scores(
         rows=_rows(data, quality, verdicts) | _unusable(index),
         frames=_frames(data, quality, verdicts),

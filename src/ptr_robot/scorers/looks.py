@@ -25,6 +25,7 @@ from ptr_robot.data.lerobot.frames import decode_episode, resize_frame
 from ptr_robot.errors import ConfigError, DataError, require
 from ptr_robot.files import atomic_file, file_identity, fingerprint, process_lock
 from ptr_robot.method.scoring.recordings import Recording, Recordings
+from ptr_robot.scheduling import one_thread
 
 DEFAULT_TOWER = "mobilenetv3_small_100.lamb_in1k"
 AUTO, NONE, THUMBNAILS = "auto", "none", "thumbnails"
@@ -182,7 +183,8 @@ def _stride(index: DatasetIndex) -> int:
 
 def add_looks(recordings: Recordings, features: list[Features], stride: int) -> Recordings:
     """Features of every ``stride``-th frame, in a few components that count like the state does."""
-    looks = _scaled(_components(features), recordings.episodes, stride, recordings.chunk_length)
+    with one_thread():
+        looks = _scaled(_components(features), recordings.episodes, stride, recordings.chunk_length)
     episodes = tuple(
         replace(episode, looks=own, look_stride=stride) for episode, own in zip(recordings.episodes, looks, strict=True)
     )

@@ -7,6 +7,7 @@ import numpy as np
 from ptr_robot.method.scoring.quality import QUALITY_VERSION, QualityConfig, assess
 from ptr_robot.method.scoring.recordings import Recording, Recordings
 from ptr_robot.method.scoring.verdicts import decide
+from ptr_robot.scheduling import one_thread
 from ptr_robot.scorers.base import EpisodeScore, EpisodeScorer, Report
 from ptr_robot.scorers.registry import register_scorer
 from ptr_robot.scorers.tracks import EpisodeSet
@@ -42,7 +43,8 @@ class QualityScorer(EpisodeScorer):
             chunk_length=episodes.chunk_length,
             seed=episodes.seed,
         )
-        quality = assess(recordings, settings, report)
+        with one_thread():
+            quality = assess(recordings, settings, report)
         return [
             EpisodeScore(
                 track.episode_index,

@@ -18,6 +18,7 @@ from ptr_robot.method.scoring.quality import CHANNEL_NAMES, FEWEST_EPISODES, Qua
 from ptr_robot.method.scoring.recordings import Recordings
 from ptr_robot.method.scoring.screen import SCREENING_CHANNELS, Screening, ScreeningConfig
 from ptr_robot.method.scoring.verdicts import Verdict, decide
+from ptr_robot.scheduling import one_thread
 from ptr_robot.scorers.looks import LOOKS_A_SECOND, add_looks
 from ptr_robot.scorers.recordings import scaled_recordings
 from ptr_robot.train.samples import encode_frames
@@ -67,7 +68,8 @@ def _score(
     cameras = [key for key in source.cameras if key is not None]
     if encoder is not None and cameras:
         recordings = _looked_at(recordings, source, cameras, encoder, report)
-    quality = assess(recordings, settings, report)
+    with one_thread():
+        quality = assess(recordings, settings, report)
     return _ScoredSource(source.index.episodes, instructions, quality, decide(quality, instructions, config.keep_share))
 
 

@@ -7,6 +7,7 @@ none. Where a pretrained one cannot be had, small thumbnails stand in, which see
 from __future__ import annotations
 
 import io
+import socket
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -14,6 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import numpy as np
 import torch
@@ -29,6 +32,7 @@ from ptr_robot.scheduling import one_thread
 
 DEFAULT_TOWER = "mobilenetv3_small_100.lamb_in1k"
 AUTO, NONE, THUMBNAILS = "auto", "none", "thumbnails"
+_SECONDS_TO_ANSWER = 3.0
 NUM_COMPONENTS = 16
 LOOKS_A_SECOND = 5.0
 FORMAT = 1
@@ -39,6 +43,9 @@ _MOST_ROWS = 20_000  # that the components are computed from
 
 Features = NDArray[np.float32]
 Report = Callable[[str, float], None]
+
+
+_NO_TOWER = f"No pretrained tower can be had here ({DEFAULT_TOWER}): pictures are seen as thumbnails."
 
 
 class Tower(ABC):
@@ -111,6 +118,8 @@ def open_tower(name: str) -> tuple[Tower | None, str]:
     folder = Path(name).expanduser()
     if (folder / "config.json").is_file() and (folder / "model.safetensors").is_file() and _is_policy(folder):
         return PolicyTower(folder), ""
+    if name == AUTO and not _is_at_hand():
+        return Thumbnails(), _NO_TOWER
     try:
         return TimmTower(DEFAULT_TOWER if name == AUTO else name), ""
     except (OSError, RuntimeError, TypeError, KeyError, ValueError) as error:
@@ -120,8 +129,24 @@ def open_tower(name: str) -> tuple[Tower | None, str]:
                 f"--vision={name}: the tower cannot be loaded ({reason}); give a timm name that can be reached, "
                 "a folder with one, a trained policy, or none"
             ) from error
-        said = f"No pretrained tower can be had here ({DEFAULT_TOWER}): pictures are seen as thumbnails."
-        return Thumbnails(), said
+        return Thumbnails(), _NO_TOWER
+
+
+def _is_at_hand() -> bool:
+    """Whether the default tower is on this machine, or its hub answers: asking it in vain takes most of a minute."""
+    hub, constants = (require(name, "lerobot") for name in ("huggingface_hub", "huggingface_hub.constants"))
+    if isinstance(hub.try_to_load_from_cache(f"timm/{DEFAULT_TOWER}", "model.safetensors"), str):
+        return True
+    if constants.HF_HUB_OFFLINE:
+        return False
+    if getproxies():  # what lies behind a proxy cannot be asked directly
+        return True
+    place = urlsplit(constants.ENDPOINT)
+    try:
+        socket.create_connection((place.hostname or "", place.port or 443), timeout=_SECONDS_TO_ANSWER).close()
+    except OSError:
+        return False
+    return True
 
 
 def _is_policy(folder: Path) -> bool:

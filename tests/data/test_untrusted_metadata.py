@@ -169,5 +169,8 @@ def test_ordinary_texts_are_read_as_they_are(tmp_path):
     pq.write_table(table, tmp_path / "few.parquet")
     assert read_parquet(tmp_path / "few.parquet").to_pylist() == table.to_pylist()
     assert read_parquet(tmp_path / "few.parquet", ["tasks"]).to_pylist() == table.select(["tasks"]).to_pylist()
+    pictures = table.append_column("image", pa.array([{"bytes": b"x" * 10_000, "path": "a.png"}] * 2))
+    pq.write_table(pictures, tmp_path / "pictures.parquet")
+    assert read_parquet(tmp_path / "pictures.parquet").to_pylist() == pictures.to_pylist()
     pq.write_table(table.slice(0, 0), tmp_path / "none.parquet")
     assert read_parquet(tmp_path / "none.parquet").num_rows == 0

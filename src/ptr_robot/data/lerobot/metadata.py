@@ -245,8 +245,7 @@ def _read_table(path: Path, metadata: Any, columns: list[str] | None) -> Any:
     if not any("string" in str(field.type) for field in chosen):
         return parquet.read_table(path, columns=columns, partitioning=None)
     size = path.stat().st_size
-    longest = max((_text_bytes(metadata.row_group(number)) for number in range(metadata.num_row_groups)), default=0)
-    rows = max(1, min(1024, _BYTES_AT_ONCE // max(1, longest)))
+    rows = max(1, min(1024, _BYTES_AT_ONCE // max(1, _longest_text(metadata))))
     batches, held = [], 0
     with parquet.ParquetFile(path) as file:
         for batch in file.iter_batches(batch_size=rows, columns=columns):
@@ -258,10 +257,11 @@ def _read_table(path: Path, metadata: Any, columns: list[str] | None) -> Any:
     return arrow.Table.from_batches(batches) if batches else schema.empty_table()
 
 
-def _text_bytes(group: Any) -> int:
-    """What its longest column of texts, stored once each, can take: no text is longer."""
-    sizes = [group.column(number) for number in range(group.num_columns)]
-    return max((int(one.total_uncompressed_size) for one in sizes if one.physical_type == "BYTE_ARRAY"), default=0)
+def _longest_text(metadata: Any) -> int:
+    """No text is longer, in bytes, than all that a group of rows stores of its column; pictures are no texts."""
+    texts = [n for n in range(metadata.num_columns) if metadata.schema.column(n).logical_type.type == "STRING"]
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    return max((int(group.column(n).total_uncompressed_size) for group in groups for n in texts), default=0)
 
 
 def _refuse_bomb(path: Path, metadata: Any) -> None:

@@ -62,3 +62,43 @@ def test_good_episodes_that_differ_are_all_in_the_reference_set() -> None:
     values = np.random.default_rng(3).exponential(1.0, (80, 4))
     _, _, reference = calibrate(values, np.zeros((80, 4), dtype=np.int64), (0.05,) * 4)
     assert reference.mean() > 0.75
+
+
+def _small_tasks(centres: list[float], seed: int) -> tuple[np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(seed)
+    values = np.concatenate([generator.normal(centre, 1.0, 6) for centre in centres])
+    return values, np.repeat(np.arange(len(centres)), 6)
+
+
+def test_small_tasks_keep_their_own_centres_when_one_of_their_episodes_is_suspicious() -> None:
+    """Compared with all tasks' centre instead, every episode of the unusual task would look strange."""
+    values, tasks = _small_tasks([0.0, 0.0, 0.0, 0.0, 20.0], seed=3)
+    reference = np.ones(len(values), dtype=np.bool_)
+    reference[tasks == 4] = [True, True, True, False, False, False]
+    scores = NullDistribution.of(values, tasks, 0.05, reference).standardise(values, tasks)
+    assert np.abs(scores[tasks == 4]).max() < 4
+
+
+def test_tasks_that_differ_by_chance_alone_share_a_centre() -> None:
+    values, tasks = _small_tasks([2.0] * 12, seed=4)
+    null = NullDistribution.of(values, tasks, 0.05, np.ones(len(values), dtype=np.bool_))
+    alone = np.array([np.median(values[tasks == task]) for task in range(12)])
+    assert np.std([null.centre(task) for task in range(12)]) < 0.5 * alone.std()
+
+
+def test_tasks_that_differ_keep_their_centres() -> None:
+    centres = [0.0, 30.0, -40.0, 80.0, 10.0]
+    values, tasks = _small_tasks(centres, seed=5)
+    null = NullDistribution.of(values, tasks, 0.05)
+    np.testing.assert_allclose([null.centre(task) for task in range(5)], centres, atol=1.5)
+
+
+def test_what_is_not_known_of_a_centre_widens_the_scale() -> None:
+    """A few values of unit deviation about centres of their own: a new one is 1 + 1.57/n away in the mean square."""
+    generator = np.random.default_rng(6)
+    values, tasks = _small_tasks(generator.normal(0, 50, 200).tolist(), seed=6)
+    null = NullDistribution.of(values, tasks, 0.05)
+    centres = np.array([values[tasks == task].mean() for task in range(200)])
+    new = generator.normal(centres, np.sqrt(1 + 1 / 6))
+    scores = null.standardise(new, np.arange(200))
+    assert 0.75 < scores.std() < 1.35

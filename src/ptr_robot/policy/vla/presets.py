@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 from ptr_robot.errors import ConfigError, did_you_mean
@@ -55,6 +56,15 @@ def _micro_state() -> PolicyConfig:
     )
 
 
+def _micro() -> PolicyConfig:
+    """``micro-state`` with eyes: a tower of three layers over sixteen patches."""
+    tower_arguments = {"patch_size": 8, "embed_dim": 64, "depth": 3, "num_heads": 2, "mlp_ratio": 2.0}
+    state = _micro_state()
+    trunk = dataclasses.replace(state.trunk, context=StreamConfig(width=64, mlp_width=128))
+    vision = VisionConfig(tower="vit_tiny_patch16_224", tower_arguments=tower_arguments, image_size=32)
+    return PolicyConfig(trunk=trunk, vision=vision)
+
+
 def _small() -> PolicyConfig:
     return PolicyConfig(
         trunk=TrunkConfig(
@@ -97,6 +107,7 @@ def _being_h05() -> PolicyConfig:
 PRESETS: dict[str, Callable[[], PolicyConfig]] = {
     "tiny": _tiny,
     "tiny-state": _tiny_state,
+    "micro": _micro,
     "micro-state": _micro_state,
     "small": _small,
     "being-h05": _being_h05,

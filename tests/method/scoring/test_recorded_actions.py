@@ -108,15 +108,3 @@ def test_every_task_has_a_usual_surprise() -> None:
     fitted = WhichConsequence().fit(recordings, seed=0)
     assert fitted is not None
     assert set(fitted.usual) == set(fitted.expectation.models)
-
-
-def test_a_short_episode_that_is_done_weighs_less_than_one_that_was_cut_off(folded: Recordings) -> None:
-    """Both are half as long as usual: the one because it is twice as fast, the other because its end is missing."""
-    fitted = Duration().fit(folded, seed=0)
-    assert fitted is not None
-    episode = folded.episodes[0]
-    half = episode.num_frames // 2
-    fast = replace(episode, states=episode.states[::2][:half], actions=episode.actions[::2][:half])
-    cut = replace(episode, states=episode.states[:half], actions=episode.actions[:half])
-    usual, quick, cut_off = (fitted.measure(one).value for one in (episode, fast, cut))
-    assert usual + 0.3 < quick < cut_off - 0.2

@@ -95,13 +95,13 @@ def evidence_under(mixtures: Sequence[Mixture], scores: Values, degrees: int | N
     return total
 
 
-def combine(scores: Values, max_false_exclusions: float, degrees: int | None = None) -> Combination:  # (E, C)
+def combine(scores: Values, max_false_exclusions: float) -> Combination:  # (E, C)
     """Fit the mixtures, and find from where on at most that share of good episodes is lost.
 
     Scores of good episodes lie around zero on both sides, those of faulty ones above it. Turned round, every episode's
     scores are a draw of what chance makes of a good one, with the channels' dependence as it is.
     """
-    degrees = degrees_of_freedom(len(scores)) if degrees is None else degrees
+    degrees = degrees_of_freedom(len(scores))
     mixtures = tuple(_of_channel(column, degrees) for column in scores.T)
     mirrored = np.sort(evidence_under(mixtures, -scores, degrees))
     allowed = int(max_false_exclusions * _num_good(evidence_under(mixtures, scores, degrees)))

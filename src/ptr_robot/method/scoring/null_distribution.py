@@ -20,9 +20,7 @@ DENSE_SHARE = 0.4  # up to 60% of the episodes may be faulty
 _SHARED_EPISODES = 8.0  # how many episodes the scale of all tasks counts as, against a task's own
 _FAR = 2.0  # deviations above the centre: what lies beyond does not shape the spread of good ones
 _LEAST_P = 1e-12
-_MEDIAN_VARIANCE = 1.57  # of a median of n values of variance 1, times n
-_FEWEST_TASKS = 3  # whose centres show how far tasks differ
-FEWEST_EPISODES = 4  # of a task whose own centre means anything
+FEWEST_EPISODES = 6  # of a task whose own centre means anything
 HEAP_SCORE = 3.0  # of the upper heap: worth a look, not enough to drop it, since two heaps may be two operators
 
 
@@ -41,27 +39,25 @@ class NullDistribution:
     ) -> NullDistribution:  # (E,), (E,), ..., (E,)
         """From the values of a channel, NaN where it has none; of the ``reference`` episodes where there is one."""
         known = np.isfinite(values)
+        moments_of = dense_moments
+        if reference is not None and (known & reference).any():
+            known, moments_of = known & reference, reference_moments
         if not known.any():
             return cls({}, {}, None)
-        trusted = known if reference is None or not (known & reference).any() else known & reference
-        moments_of = dense_moments if reference is None else reference_moments
-        centre, scale = moments_of(values[trusted])
-        usual = (centre, max(scale, floor))
-        found: dict[int, _TaskMoments] = {}
-        for task, places in _places_by_task(tasks).items():
-            own, good = values[places[known[places]]], values[places[trusted[places]]]
-            if len(good) >= FEWEST_EPISODES:
-                found[task] = _TaskMoments(*moments_of(good), len(good))
-            elif len(own) >= FEWEST_EPISODES:  # beside other tasks' centre all of it might look strange
-                found[task] = _TaskMoments(*dense_moments(own), len(own))
-        if not found:
-            return cls({}, {}, usual)
-        is_found = known & np.isin(tasks, list(found))
-        residuals = values - np.array([found[task].centre if task in found else np.nan for task in tasks.tolist()])
-        pooled = dense_moments(residuals[is_found])[1]
-        if reference is not None and (is_found & trusted).any():
-            pooled = max(pooled, reference_moments(residuals[is_found & trusted])[1])
-        return cls(*_shrunk(found, pooled, floor), usual)
+        found = {int(task): values[known & (tasks == task)] for task in np.unique(tasks[known])}
+        moments = {task: moments_of(own) for task, own in found.items() if len(own) >= FEWEST_EPISODES}
+        counts = {task: len(found[task]) for task in moments}
+        pooled = _pooled_variance([moments[task][1] for task in moments], list(counts.values()))
+        scales = {
+            task: math.sqrt((counts[task] * scale**2 + _SHARED_EPISODES * pooled) / (counts[task] + _SHARED_EPISODES))
+            for task, (_, scale) in moments.items()
+        }
+        usual = moments_of(values[known])
+        return cls(
+            {task: centre for task, (centre, _) in moments.items()},
+            {task: max(scale, floor) for task, scale in scales.items()},
+            (usual[0], max(usual[1], floor)),
+        )
 
     def centre(self, task: int) -> float:
         """Where a typical good episode of the task lies; NaN where nothing is known."""
@@ -77,43 +73,6 @@ class NullDistribution:
         if self.lower_heap is None:
             return scores
         return np.maximum(scores, np.minimum(self.lower_heap.standardise(values, tasks), HEAP_SCORE))
-
-
-def _places_by_task(tasks: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
-    """The episodes of each."""
-    order = np.argsort(tasks, kind="stable")
-    numbers, firsts = np.unique(tasks[order], return_index=True)
-    return dict(zip(numbers.tolist(), np.split(order, firsts[1:]), strict=True))
-
-
-@dataclass(frozen=True)
-class _TaskMoments:
-    """Of one task's values by themselves."""
-
-    centre: float
-    scale: float
-    num_episodes: int
-
-
-def _shrunk(found: dict[int, _TaskMoments], pooled: float, floor: float) -> tuple[dict[int, float], dict[int, float]]:
-    """Centres and scales of the tasks, drawn towards all tasks' as far as their own are not known (empirical Bayes).
-
-    Where their centres differ by no more than medians of so few values do, they are one; where tasks really differ,
-    each keeps its own, and what is not known of it widens its scale.
-    """
-    variances = {task: _MEDIAN_VARIANCE * pooled**2 / one.num_episodes for task, one in found.items()}  # of centres
-    own = np.array([one.centre for one in found.values()])
-    middle, between = float(np.median(own)), math.inf
-    if len(own) >= _FEWEST_TASKS:
-        between = max(0.0, float(own.var(ddof=1)) - float(np.mean(list(variances.values()))))
-    centres, scales = {}, {}
-    for task, one in found.items():
-        trust = 1.0 if math.isinf(between) or variances[task] == 0 else between / (between + variances[task])
-        centres[task] = middle + trust * (one.centre - middle)
-        shares = one.num_episodes * one.scale**2 + _SHARED_EPISODES * pooled**2
-        within = shares / (one.num_episodes + _SHARED_EPISODES)
-        scales[task] = math.sqrt(max(within, floor**2) + trust * variances[task])
-    return centres, scales
 
 
 def reference_moments(values: Values) -> tuple[float, float]:
@@ -151,15 +110,13 @@ def _lower_deviation(values: Values, centre: float) -> float:
     return float(np.sqrt(np.mean(np.minimum(below, 3.0 * max(typical, 1e-12)) ** 2)))
 
 
-def degrees_of_freedom(num_episodes: int, num_of_a_task: int | None = None) -> int:
-    """Of the tail: few episodes know their own spread badly; even where there are many, good ones have outliers.
+def _pooled_variance(scales: list[float], counts: list[int]) -> float:
+    return float(np.average(np.square(scales), weights=counts)) if scales else 0.0
 
-    Where a task has few, what its models predict of the one that they did not see is off by far every now and then.
-    """
-    of_all = 4 if num_episodes < 24 else 6 if num_episodes < 60 else 8
-    if num_of_a_task is None:
-        return of_all
-    return min(of_all, 4 if num_of_a_task < 14 else 8)
+
+def degrees_of_freedom(num_episodes: int) -> int:
+    """Of the tail: few episodes know their own spread badly; even where there are many, good ones have outliers."""
+    return 4 if num_episodes < 24 else 6 if num_episodes < 60 else 8
 
 
 def tail_probability(scores: Values, degrees: int) -> Values:

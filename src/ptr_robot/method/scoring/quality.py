@@ -26,7 +26,7 @@ from ptr_robot.method.scoring.channels.smoothness import ActionNoise, StateNoise
 from ptr_robot.method.scoring.channels.stillness import Extent, Frozen, Idle
 from ptr_robot.method.scoring.channels.view import View
 from ptr_robot.method.scoring.combination import Combination, combine
-from ptr_robot.method.scoring.null_distribution import NullDistribution, degrees_of_freedom
+from ptr_robot.method.scoring.null_distribution import NullDistribution
 from ptr_robot.method.scoring.recordings import Recording, Recordings
 from ptr_robot.method.scoring.reference_set import calibrate, standardise
 
@@ -34,7 +34,7 @@ Values = NDArray[np.float64]
 Report = Callable[[str, float], None]
 
 # Raised where equal data come to be scored otherwise: what was recorded of another version is scored again.
-QUALITY_VERSION = "4"
+QUALITY_VERSION = "3"
 
 CHANNELS: tuple[Channel, ...] = (
     ActionNoise(),
@@ -158,7 +158,7 @@ def assess(recordings: Recordings, config: QualityConfig, report: Report | None 
     compared = np.repeat(labels[:, None], len(CHANNELS), axis=1)
     compared[:, _INSTRUCTION] = given
     nulls, scores, reference = calibrate(_mean_of_draws(values), compared, tuple(channel.floor for channel in CHANNELS))
-    combination = combine(scores, config.max_false_exclusions, _degrees(labels))
+    combination = combine(scores, config.max_false_exclusions)
     by_draw = np.stack([combination.evidence(standardise(part, compared, nulls)) for part in values])
     return Quality(
         draws=tuple(draws),
@@ -173,12 +173,6 @@ def assess(recordings: Recordings, config: QualityConfig, report: Report | None 
         notes=tuple(tuple(one.note for one in found) for found in measured[0]),
         frames=frame_probabilities(measured[0], reference),
     )
-
-
-def _degrees(labels: NDArray[np.int64]) -> int:
-    """Of freedom, by how many episodes there are, and how many a typical one has beside it in its task."""
-    _, places, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    return degrees_of_freedom(len(labels), int(np.median(counts[places])))
 
 
 def _mean_of_draws(values: Values) -> Values:  # (S, E, C) -> (E, C)

@@ -29,14 +29,6 @@ def expected_progress(recordings: Recordings, seed: int) -> Expectation | None:
     return expectation if expectation.models and max(expectation.skill.values()) > _LEAST_SKILL else None
 
 
-def final_progress(expectation: Expectation, episode: Recording) -> float:
-    """How far the episode has got in its last frames, by what they look like; NaN where it is too short to tell."""
-    rows, _, predicted, _ = expectation.errors(episode)
-    if len(rows) < 4:
-        return float("nan")
-    return float(np.median(predicted[-max(2, round(_END_SHARE * len(rows))) :, 0]))
-
-
 class Phase(Channel):
     """Situations that come at another share of the episode than elsewhere: left running, started late, out of order."""
 
@@ -84,6 +76,10 @@ class _Unfinished(FittedChannel):
 
     def measure(self, episode: Recording) -> Measurement:
         """How much is still to do at the end, by what the last frames look like."""
-        progress = final_progress(self.expectation, episode)
+        rows, _, predicted, _ = self.expectation.errors(episode)
+        if len(rows) < 4:
+            return Measurement(float("nan"))
+        last = max(2, round(_END_SHARE * len(rows)))
+        progress = float(np.median(predicted[-last:, 0]))
         note = f"ends when about {max(progress, 0.0):.0%} is done" if progress < 0.8 else ""
         return Measurement(1.0 - progress, note=note)

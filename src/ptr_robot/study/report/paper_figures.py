@@ -18,6 +18,7 @@ from ptr_robot.study.report.curves import mean_curve
 from ptr_robot.study.report.drawing import new_figure, pyplot, write_figure
 
 _BASELINE, _REFERENCE, _GAIN, _LOSS = "#8a939b", "#2a78b5", "#2e7d4f", "#d1602b"
+_UNSURE = "#6b7280"  # the interval of the difference holds zero, or there is none
 _MAX_COLUMNS = 4
 _DIAGNOSTICS = (("success", "o-", "#2a78b5"), ("final T", "s--", "#d1602b"), ("1 / Std(w)", "^:", "#2e7d4f"))
 
@@ -40,7 +41,7 @@ def draw_paper_figures(findings: StudyFindings, sweeps: Sequence[Sweep], folder:
 
 
 def draw_bars(findings: StudyFindings, settings: Sequence[SettingFinding], path: Path) -> Path:
-    """Success of the baseline and of PTR side by side in each setting, with the difference as a badge."""
+    """Success of the baseline and of PTR side by side in each setting; the badge has the difference, grey where it may be none."""
     study = findings.records.study
     figure, axes = new_figure(2.2 + 1.5 * len(settings), 3.6)
     for place, setting in enumerate(settings):
@@ -69,7 +70,7 @@ def _badge(axes: Any, place: int, setting: SettingFinding, reference: str, basel
         return
     shown = [m.success for m in setting.methods if m.method in (reference, baseline)]
     height = max(max(s.estimate, 0.0 if math.isnan(s.high) else s.high) for s in shown)
-    colour = _GAIN if method.difference.estimate >= 0 else _LOSS
+    colour = _GAIN if method.difference.low > 0 else _LOSS if method.difference.high < 0 else _UNSURE
     box = {"boxstyle": "round,pad=0.25", "facecolor": colour, "edgecolor": "none"}
     text = f"{method.difference.estimate:+.2f}".replace("-", "−")
     axes.text(place, height + 0.05, text, ha="center", va="bottom", fontsize=8, color="white", bbox=box)

@@ -41,7 +41,7 @@ def draw_paper_figures(findings: StudyFindings, sweeps: Sequence[Sweep], folder:
 
 
 def draw_bars(findings: StudyFindings, settings: Sequence[SettingFinding], path: Path) -> Path:
-    """Success of the baseline and of PTR side by side in each setting; the badge has the difference, grey where it may be none."""
+    """Success of the baseline and of PTR side by side; the badge has the difference, grey where it may be none."""
     study = findings.records.study
     figure, axes = new_figure(2.2 + 1.5 * len(settings), 3.6)
     for place, setting in enumerate(settings):

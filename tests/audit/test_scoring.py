@@ -78,3 +78,19 @@ def test_bad_flags_are_one_line(dataset, tmp_path) -> None:
         run(["score", str(dataset), "--action_key=actions", f"--output_dir={tmp_path}"])
     with pytest.raises(ConfigError, match=r"there is no vector 'observation.stat'"):
         run(["score", str(dataset), "--state_keys=observation.stat", f"--output_dir={tmp_path}"])
+
+
+def test_the_check_says_what_pictures_add(tmp_path, capsys) -> None:
+    """What it finds without them is what scoring without them finds."""
+    root = record_dataset(tmp_path / "seen", lengths=LENGTHS, pixels=16)
+    found = {}
+    for vision in ("thumbnails", "none"):
+        flags = [f"--output_dir={tmp_path / vision}", f"--vision={vision}", f"--cache_dir={tmp_path / 'cache'}"]
+        assert run(["score", str(root), *flags, *QUICK, "--check=true"]) == 0
+        found[vision] = {row["kind"]: row for row in read_scores(tmp_path / vision).checks}
+    printed = capsys.readouterr().out
+    assert printed.count("Pictures change the AUROC of injected faults by") == 1
+    for kind, row in found["none"].items():
+        assert row["auroc_without_pictures"] is None
+        assert found["thumbnails"][kind]["auroc_without_pictures"] == row["auroc"]
+    assert found["thumbnails"]["dead_camera"]["auroc_without_pictures"] is None

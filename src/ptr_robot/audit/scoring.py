@@ -73,7 +73,7 @@ def score_dataset(index: DatasetIndex, settings: ScoreSettings, report: Report |
     with one_thread():
         quality = assess(recordings, config, report)
         verdicts = decide(quality, data.instructions)
-        checks = check(quality, config.seed, report) if settings.check else []
+        checks = _checked(quality, recordings, config, report) if settings.check else []
     return Scores(
         rows=_rows(data, quality, verdicts) | _unusable(index),
         frames=_frames(data, quality, verdicts),
@@ -88,6 +88,19 @@ def score_dataset(index: DatasetIndex, settings: ScoreSettings, report: Report |
             "fps": index.fps,
         },
     )
+
+
+def _checked(
+    quality: Quality, recordings: Recordings, config: QualityConfig, report: Report | None
+) -> list[CheckResult]:
+    """The check, and where there are pictures, what it finds without them: that is what they add."""
+    results = check(quality, config.seed, report)
+    if all(episode.looks is None for episode in recordings.episodes):
+        return results
+    stage = None if report is None else lambda _, share: report("checking without pictures", share)
+    blind = check(assess(recordings.without_looks(), config, stage), config.seed)
+    known = {result.kind: result.auroc for result in blind}
+    return [dataclasses.replace(result, auroc_without_pictures=known.get(result.kind)) for result in results]
 
 
 def _looked_at(
@@ -195,10 +208,23 @@ def statements(quality: Quality, verdicts: Sequence[Verdict], checks: Sequence[C
     said = [f"{dropped}; {missed_by_all}."]
     if silent:
         said.append(f"These channels know nothing in this dataset and say nothing: {', '.join(silent)}.")
+    said += _what_pictures_add(checks)
     missed = [result.title for result in checks if result.auroc < 0.8]
     if missed:
         said.append(f"Injected faults that would mostly be missed here: {', '.join(missed)}.")
     return said
+
+
+def _what_pictures_add(checks: Sequence[CheckResult]) -> list[str]:
+    gains = {
+        one.title: one.auroc - one.auroc_without_pictures for one in checks if one.auroc_without_pictures is not None
+    }
+    if not gains:
+        return []
+    most = max(gains, key=lambda title: abs(gains[title]))
+    mean = sum(gains.values()) / len(gains)
+    change = f"{mean:+.2f} in the mean, most for {most} ({gains[most]:+.2f})"
+    return [f"Pictures change the AUROC of injected faults by {change}."]
 
 
 def counts(rows: Mapping[int, EpisodeRow]) -> dict[str, int]:

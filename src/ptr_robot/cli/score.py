@@ -94,7 +94,8 @@ class ScoringProgress:
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
         self._log_path = log
-        self._stages = 1 + settings.num_seeds + settings.check + (settings.vision != "none")
+        looks = settings.vision != "none"
+        self._stages = 1 + settings.num_seeds + settings.check * (1 + looks) + looks
         self._console = Console(stderr=True)
         self._bar = Progress(
             TextColumn("{task.description}"),

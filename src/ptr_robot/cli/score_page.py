@@ -56,6 +56,8 @@ def _checks(scores: Scores) -> list[str]:
     width = max(len(str(row["title"])) for row in scores.checks)
     for row in scores.checks:
         interval = f"{row['auroc']:.2f} [{row['auroc_low']:.2f}, {row['auroc_high']:.2f}]"
+        blind = row.get("auroc_without_pictures")
+        interval += "" if blind is None else f", {blind:.2f} without pictures"
         lines.append(
             f"  {row['title']:<{width}}  AUROC {interval}  dropped {row['recall']:.0%} of {row['num_copies']}"
             f"  seen by {row['strongest']}"

@@ -32,6 +32,7 @@ class CheckResult:
     auroc_high: float
     recall: float  # share of the copies that are dropped
     strongest: str  # the channel that most often speaks against the copies
+    auroc_without_pictures: float | None = None  # by states and actions alone, where there are pictures
 
 
 def check(quality: Quality, seed: int, report: Report | None = None) -> list[CheckResult]:

@@ -67,6 +67,10 @@ class Recordings:
         """(E,) of each episode."""
         return np.array([episode.task for episode in self.episodes], dtype=np.int64)
 
+    def without_looks(self) -> Recordings:
+        """The same, seen by nobody: states and actions alone."""
+        return replace(self, episodes=tuple(replace(episode, looks=None) for episode in self.episodes))
+
     def with_tasks(self, tasks: Sequence[int]) -> Recordings:
         """The same episodes under these instructions; tasks of few episodes share a group."""
         numbers, places, counts = np.unique(np.asarray(tasks), return_inverse=True, return_counts=True)

@@ -50,7 +50,9 @@ function table(rows) {
 }
 function checkTable() {
   if (page.checks[0].title === undefined) return table(page.checks);
-  return headed(["fault", "AUROC", "interval", "would be dropped", "seen by"], page.checks.map((row) => cells(row.title, number(row.auroc), `${number(row.auroc_low)} to ${number(row.auroc_high)}`, `${percent(row.recall)} of ${row.num_copies}`, spoken(row.strongest || "–"))));
+  const seen = page.checks.some((row) => typeof row.auroc_without_pictures === "number");
+  const blind = (row) => (seen ? [typeof row.auroc_without_pictures === "number" ? number(row.auroc_without_pictures) : "–"] : []);
+  return headed(["fault", "AUROC", "interval", ...(seen ? ["without pictures"] : []), "would be dropped", "seen by"], page.checks.map((row) => cells(row.title, number(row.auroc), `${number(row.auroc_low)} to ${number(row.auroc_high)}`, ...blind(row), `${percent(row.recall)} of ${row.num_copies}`, spoken(row.strongest || "–"))));
 }
 function drawTrust() {
   const view = $("view-trust");

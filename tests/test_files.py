@@ -80,6 +80,9 @@ def test_the_hubs_own_cache_keeps_its_files_elsewhere(tmp_path):
     (tmp_path / "blobs/ab").write_text("{}")
     (commit / "info.json").symlink_to("../../blobs/ab")
     refuse_foreign_files(commit)
+    (commit / "pretrained_model").mkdir()
+    (commit / "pretrained_model/config.json").symlink_to("../../../blobs/ab")
+    refuse_foreign_files(commit / "pretrained_model")
     (commit / "other").symlink_to("../../refs")
     with pytest.raises(DataError, match="leads out"):
         refuse_foreign_files(commit)
@@ -120,6 +123,31 @@ def test_pipes_and_devices_are_refused_before_anybody_waits_for_them(tmp_path):
     os.mkfifo(tmp_path / "meta" / "stats.json")
     with pytest.raises(DataError, match=r"stats\.json: neither a file nor a folder"):
         refuse_foreign_files(tmp_path)
+
+
+def test_links_may_lead_out_of_what_is_only_read_but_not_to_a_pipe(tmp_path):
+    root = tmp_path / "policy"
+    root.mkdir()
+    (tmp_path / "weights").write_bytes(b"")
+    (root / "model.safetensors").symlink_to("../weights")
+    (root / "loop").symlink_to("loop")
+    refuse_foreign_files(root, may_link_out=True)
+    os.mkfifo(tmp_path / "pipe")
+    (root / "tokenizer.json").symlink_to("../pipe")
+    with pytest.raises(DataError, match=r"tokenizer\.json: neither a file nor a folder"):
+        refuse_foreign_files(root, may_link_out=True)
+
+
+def test_a_folder_that_is_left_alone_is_not_looked_into_but_is_no_way_out_itself(tmp_path):
+    root = tmp_path / "run"
+    (root / "wandb").mkdir(parents=True)
+    (root / "wandb/debug.log").symlink_to("/etc/hostname")
+    refuse_foreign_files(root, left_alone="wandb")
+    (root / "wandb/debug.log").unlink()
+    (root / "wandb").rmdir()
+    (root / "wandb").symlink_to("/etc")
+    with pytest.raises(DataError, match="wandb: a link that leads out"):
+        refuse_foreign_files(root, left_alone="wandb")
 
 
 @pytest.mark.parametrize("mode", ["a", "w"])

@@ -54,24 +54,28 @@ def plain_name(text: str) -> str:
     return text if plain == text and text else f"{plain}-{fingerprint(text)[:8]}"
 
 
-def refuse_foreign_files(root: Path) -> None:
+def refuse_foreign_files(root: Path, *, may_link_out: bool = False, left_alone: str | None = None) -> None:
     """Raise if something below ``root`` is no part of what was received, or no file that can be read to its end.
 
     That is a symbolic link that leads out of it, a pipe, a socket or a device. Links of the hub's own cache, which
-    keeps the files of ``snapshots/COMMIT`` in ``blobs``, are part of it.
+    keeps the files of ``snapshots/COMMIT`` in ``blobs``, are part of it. ``may_link_out``: links are followed, for
+    what is read and neither copied nor written. ``left_alone``: a folder in ``root`` that is not looked into.
     """
     inside = [root.resolve()]
-    if inside[0].parent.name == "snapshots":
-        inside.append(inside[0].parent.parent / "blobs")
-    for entry in _entries_below(root):
+    if (cache := next((folder for folder in inside[0].parents if folder.name == "snapshots"), None)) is not None:
+        inside.append(cache.parent / "blobs")
+    for entry in _entries_below(root, left_alone):
+        is_plain = entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)
         if entry.is_symlink():
-            if not any(_real(Path(entry.path)).is_relative_to(place) for place in inside):
-                raise DataError(f"{entry.path}: a link that leads out of {root}; put the file itself in its place")
-        elif not (entry.is_file() or entry.is_dir()):
+            path = Path(entry.path)
+            if not may_link_out and not any(_real(path).is_relative_to(place) for place in inside):
+                raise DataError(f"{path}: a link that leads out of {root}; put the file itself in its place")
+            is_plain = path.is_file() or path.is_dir() or not path.exists()
+        if not is_plain:
             raise DataError(f"{entry.path}: neither a file nor a folder, but a pipe, a socket or a device; remove it")
 
 
-def _entries_below(root: Path) -> Iterator[os.DirEntry[str]]:
+def _entries_below(root: Path, left_alone: str | None) -> Iterator[os.DirEntry[str]]:
     """Everything below ``root``, links not followed."""
     folders = [str(root)]
     while folders:
@@ -80,7 +84,7 @@ def _entries_below(root: Path) -> Iterator[os.DirEntry[str]]:
             with os.scandir(folder) as entries:
                 for entry in entries:
                     yield entry
-                    if entry.is_dir(follow_symlinks=False):
+                    if entry.is_dir(follow_symlinks=False) and entry.path != str(root / (left_alone or "")):
                         folders.append(entry.path)
         except OSError as error:
             raise DataError(f"{folder}: cannot be read ({error.strerror}); give yourself the right to it") from error

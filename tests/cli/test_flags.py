@@ -161,3 +161,14 @@ def test_comments_are_read_for_help_alone(monkeypatch, capsys):
         parse("--help")
     assert asked
     assert "how many" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("value", ["100000000000000000000000", "-100000000000000000000000", "0x" + 5000 * "f"])
+@pytest.mark.parametrize("flag", ["--number", "--numbers"])
+def test_a_number_that_nothing_could_be_done_with_is_refused(tmp_path, flag, value):
+    with pytest.raises(ConfigError, match=f"^{flag} is a number beyond 1000000000"):
+        parse(f"{flag}={value}")
+    file = tmp_path / "settings.yaml"
+    file.write_text(f"{flag.removeprefix('--')}: {value if flag == '--number' else f'[1, {value}]'}\n")
+    with pytest.raises(ConfigError, match=r"settings\.yaml: number"):
+        parse(f"--config_path={file}")

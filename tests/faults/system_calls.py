@@ -59,6 +59,7 @@ _GET_DESCRIPTOR, _OPEN_PROCESS = 438, 434
 _RECEIVE, _SEND = 0xC0502100, 0xC0182101
 _NOTICE, _ANSWER = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")
 _CONTINUE = 1
+_LOAD, _JUMP, _IF_EQUAL, _IF_ANY, _RETURN = 0x20, 0x05, 0x15, 0x45, 0x06  # instructions of the kernel's filters
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -79,9 +80,7 @@ class Call:
 
 def watch_this_process() -> int:
     """Have every later call of this process and its children wait for an answer; the descriptor that is asked there."""
-    program = [_instruction(0x20, 0, 0, 0)]  # the call's number
-    program += [_instruction(0x15, len(NUMBERS) - place, 0, number) for place, number in enumerate(NUMBERS)]
-    program += [_instruction(0x06, 0, 0, 0x7FFF0000), _instruction(0x06, 0, 0, 0x7FC00000)]  # go on; ask
+    program = _filter()
     code = ctypes.create_string_buffer(b"".join(program))
     description = struct.pack("=HxxxxxxQ", len(program), ctypes.addressof(code))
     _libc.prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS, without which only root may
@@ -89,6 +88,19 @@ def watch_this_process() -> int:
     if descriptor < 0:
         raise OSError(ctypes.get_errno(), "the kernel does not let its calls be watched (seccomp)")
     return descriptor
+
+
+def _filter() -> list[bytes]:
+    """The kernel's program: ask for these calls, but for opening only where something could be written."""
+    go_on, ask = 0x7FFF0000, 0x7FC00000
+    end = 1 + len(NUMBERS)  # where the comparisons end
+    targets = dict.fromkeys(NUMBERS, end + 1) | {2: end + 2, 257: end + 4}
+    program = [_instruction(_LOAD, 0, 0, 0)]  # the call's number
+    program += [_instruction(_IF_EQUAL, targets[n] - place, 0, n) for place, n in enumerate(NUMBERS, start=2)]
+    program += [_instruction(_RETURN, 0, 0, go_on), _instruction(_RETURN, 0, 0, ask)]
+    program += [_instruction(_LOAD, 0, 0, 16 + 8 * FLAGS_ARGUMENT[2]), _instruction(_JUMP, 0, 0, 1)]
+    program += [_instruction(_LOAD, 0, 0, 16 + 8 * FLAGS_ARGUMENT[257]), _instruction(_IF_ANY, 1, 0, WRITING)]
+    return [*program, _instruction(_RETURN, 0, 0, go_on), _instruction(_RETURN, 0, 0, ask)]
 
 
 def _instruction(code: int, if_true: int, if_false: int, value: int) -> bytes:
@@ -118,6 +130,8 @@ class Supervisor:
 
     def _look(self, request: _Request) -> int:
         """Zero to let the call happen, otherwise its error."""
+        if self.number is not None and len(self.calls) > self.number:
+            return 0  # struck already
         call = request.call()
         if call is None or not call.path.startswith(self.root):
             return 0

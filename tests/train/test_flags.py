@@ -167,7 +167,7 @@ def test_a_date_in_a_file_is_a_name(tmp_path):
     [
         ("--policy.path=", "--policy.path is empty"),
         ("--dataset.episode_weights=", "--dataset.episode_weights is empty"),
-        ("--seed=99999999999999999999999", "below 2 to the 63rd"),
+        ("--seed=99999999999999999999999", "--seed is a number beyond 9223372036854775807"),
         ("--job_name=../elsewhere", "it is a name: for a folder, give --output_dir"),
         ("--optimizer.lr=.inf", "above 0 and finite"),
         ("--optimizer.eps=.inf", "optimizer.eps is inf"),
@@ -203,6 +203,10 @@ def test_a_run_keeps_its_method_and_its_screening(tmp_path):
         ("--optimizer.eps=-1", "eps is"),
         ("--optimizer.weight_decay=-0.1", "weight_decay is"),
         ("--scheduler.num_warmup_steps=-2", "num_warmup_steps is"),
+        ("--num_workers=100000", "--num_workers is a number beyond 1024"),
+        (f"--steps={10**23}", "--steps is a number beyond 1000000000"),
+        ("--ptr.pool.queue_size=2147483647", r"--ptr\.pool\.queue_size is a number beyond 1048576"),
+        ("--screening.num_folds=2147483647", r"--screening\.num_folds is a number beyond 1000"),
     ],
 )
 def test_a_value_out_of_its_range_is_named(flag, message):

@@ -9,6 +9,7 @@ import typing
 from collections.abc import Mapping
 
 from ptr_robot.errors import ConfigError, require
+from ptr_robot.whole_numbers import refuse_absurd_numbers
 
 _NULLS = ("null", "~")
 _EXAMPLES: dict[object, tuple[str, str]] = {int: ("1", "2"), float: ("0.5", "1.0"), bool: ("true", "false")}
@@ -32,9 +33,10 @@ def spell(argument: str, kinds: Mapping[str, object]) -> str:
         value = f"[{value}]"
     yaml = require("yaml", "lerobot")
     try:
-        yaml.safe_load(value)
+        loaded = yaml.safe_load(value)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"--{name}={value[:200]}: not valid YAML; {expected_form(name, kind)}") from error
+    refuse_absurd_numbers(f"--{name}", loaded)
     return f"--{name}={value}"
 
 

@@ -17,6 +17,7 @@ from ptr_robot.cli.flag_values import describe_mistake, spell
 from ptr_robot.cli.help_text import flag_comments, readable_help
 from ptr_robot.errors import ConfigError, PTRError, did_you_mean, require
 from ptr_robot.text_files import read_yaml
+from ptr_robot.whole_numbers import refuse_absurd_numbers
 
 Config = TypeVar("Config")
 BOOLEANS = ("true", "false", "True", "False")
@@ -123,6 +124,10 @@ def _check_config_file(path: Path, config_class: type) -> None:
     if not isinstance(settings, dict):
         raise ConfigError(f"--config_path={path}: must hold settings as name: value")
     _check_names(path, settings, config_class)
+    try:
+        refuse_absurd_numbers("", settings)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
 
 
 def _check_names(path: Path, settings: dict[object, object], config_class: type, place: str = "") -> None:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ptr_robot.errors import ConfigError, DataError, did_you_mean
+from ptr_robot.files import refuse_foreign_files
 from ptr_robot.policy.interface import Policy, PolicyShape
 from ptr_robot.policy.policy_files import declared_type, read_record
 from ptr_robot.policy.policy_type import PolicyType, SavedPolicy
@@ -99,6 +100,8 @@ def save_policy(policy: Policy, folder: Path, robots: Sequence[RobotRecord] = ()
 
 def load_policy(folder: Path) -> SavedPolicy:
     """Read a policy back; it predicts what it predicted when it was saved."""
+    if folder.is_dir():
+        refuse_foreign_files(folder, may_link_out=True)  # libraries that read it would wait for a pipe
     return recognised_type(folder).load(folder)
 
 

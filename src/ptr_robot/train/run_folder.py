@@ -14,7 +14,7 @@ from typing import Any
 
 from ptr_robot import __version__
 from ptr_robot.errors import ConfigError, DataError
-from ptr_robot.files import atomic_file, process_lock
+from ptr_robot.files import atomic_file, process_lock, refuse_foreign_files
 from ptr_robot.text_files import read_json
 from ptr_robot.train.build import RunParts
 from ptr_robot.train.checkpoint import FOLDER as CHECKPOINTS_FOLDER
@@ -24,6 +24,7 @@ from ptr_robot.train.records import RECORDS_FILE, TENSORBOARD_FOLDER, WANDB_ID_F
 
 RUN_FILE = "run.json"
 README_FILE = "README.txt"
+WANDB_FOLDER = "wandb"  # as Weights & Biases calls it
 LOCK = "run"
 # All that a run has before its first checkpoint.
 _WRITTEN_FIRST = (CONFIG_FILE, RUN_FILE, README_FILE, RECORDS_FILE, WANDB_ID_FILE)
@@ -32,7 +33,7 @@ _FIRST_FILES = {
     *(f"{name}.partial" for name in _WRITTEN_FIRST),
     f"{LOCK}.lock",
     TENSORBOARD_FOLDER,
-    "wandb",
+    WANDB_FOLDER,
 }
 VERSIONED = ("torch", "accelerate", "lerobot", "timm", "transformers", "numpy")
 
@@ -53,7 +54,12 @@ Post-train from it:       ptr train --policy.path={run}/checkpoints/last/pretrai
 
 
 def check_free(run: Path, *, resume: bool) -> None:
-    """Refuse a folder that holds something, unless its run is to be resumed or failed before its first checkpoint."""
+    """Refuse a folder that holds something, unless its run is to be resumed or failed before its first checkpoint.
+
+    Whoever made the folder, what is written into it stays in it: a link that leads out is refused in any case.
+    """
+    if run.is_dir():
+        refuse_foreign_files(run, left_alone=WANDB_FOLDER)  # which links to its own logs elsewhere
     if resume or not run.exists():
         return
     if not run.is_dir():

@@ -1,7 +1,8 @@
-"""Decoded and resized frames on disk, memory-mapped: a frame is decoded once, whatever the number of epochs."""
+"""Decoded and resized frames on disk: a frame is decoded once, whatever the number of epochs."""
 
 from __future__ import annotations
 
+import functools
 import io
 import math
 import zlib
@@ -30,7 +31,8 @@ class FrameCache:
 
     A file's name holds what it was made from (the source file with its size and date, the span, the resize), so
     a changed dataset never meets an old frame. It appears under that name only when it is whole, is made again when
-    a frame is not what its checksum says, and is mapped for each read alone: memory does not grow with the dataset.
+    a frame is not what its checksum says. Only the frames that are asked for are read: memory does not grow with the
+    dataset, and a memory map of its own for every read would cost more than the frames.
     """
 
     index: DatasetIndex
@@ -59,16 +61,21 @@ class FrameCache:
 
     def _read_undamaged(self, episode: EpisodeRecord, key: str, frames: Sequence[int]) -> NDArray[np.uint8] | None:
         """The frames, or None where they are not those that were written."""
-        header, path = len(_header(self._shape(episode))), self.path(episode, key)
+        shape = self._shape(episode)
+        start, frame_bytes = len(_header(shape)), math.prod(shape[1:])
+        chosen = np.empty((len(frames), *shape[1:]), dtype=np.uint8)
         try:
-            stored = np.memmap(path, np.uint8, "r", header, self._shape(episode))
-            checksums = np.fromfile(path, "<u4", episode.length, offset=header + stored.nbytes)
+            with self.path(episode, key).open("rb", buffering=0) as file:
+                for picture, number in zip(chosen, frames, strict=True):
+                    file.seek(start + number * frame_bytes)
+                    if file.readinto(picture) != frame_bytes:
+                        return None
+                file.seek(start + episode.length * frame_bytes)
+                checksums = np.frombuffer(file.read(), dtype="<u4")
         except (OSError, ValueError):
             return None
-        chosen: NDArray[np.uint8] = np.asarray(stored[list(frames)])
-        found = [zlib.crc32(frame.tobytes()) for frame in chosen]
-        is_undamaged = len(checksums) == episode.length and found == checksums[list(frames)].tolist()
-        return chosen if is_undamaged else None
+        is_whole = len(checksums) == episode.length
+        return chosen if is_whole and list(map(zlib.crc32, chosen)) == checksums[list(frames)].tolist() else None
 
     def _shape(self, episode: EpisodeRecord) -> tuple[int, int, int, int]:
         return episode.length, 3, self.size, self.size
@@ -132,6 +139,7 @@ class FrameCache:
         return [path.with_name(name) for name in names if "-" in name and name != path.name]
 
 
+@functools.lru_cache(maxsize=1024)
 def _header(shape: tuple[int, ...]) -> bytes:
     """That of a ``.npy`` file, so that NumPy alone can open it; checksums of the frames follow the frames."""
     file = io.BytesIO()

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ptr_robot.errors import ConfigError, DataError, require
+from ptr_robot.files import refuse_foreign_files
 from ptr_robot.policy.being_h.adapters import merged_state
 from ptr_robot.policy.being_h.policy import BeingHPolicy
 from ptr_robot.policy.being_h.released import CONFIG_FILE, is_released
@@ -31,6 +32,7 @@ def export_released(
     if folder.exists():
         raise ConfigError(f"{folder} exists already; choose another folder or remove it")
     base = _base_folder(policy, base)
+    refuse_foreign_files(base)  # a link could bring anything of this machine into the copy
     stored = list_tensors(base)
     tensors = _all_tensors(policy, stored, base, dtype)
     partial = folder.with_name(f".{folder.name}.partial")

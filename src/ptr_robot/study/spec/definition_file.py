@@ -16,6 +16,7 @@ from ptr_robot.study.spec.definition import Study
 from ptr_robot.study.spec.methods import REGISTRY
 from ptr_robot.text_files import read_yaml
 from ptr_robot.train.config_file import merged
+from ptr_robot.whole_numbers import refuse_absurd_numbers
 
 FULL_SCALE = "full"
 BUILT_IN = Path(__file__).parents[1] / "studies"
@@ -82,7 +83,10 @@ def _decode(place: str, content: dict[str, Any]) -> Study:
     draccus = require("draccus", "lerobot")
     _check_names(Study, content, place)
     try:
+        refuse_absurd_numbers("", content)
         study: Study = draccus.decode(Study, content)
+    except ConfigError as error:
+        raise ConfigError(f"{place}: {error}") from error
     except (draccus.utils.DecodingError, draccus.ParsingError) as error:
         raise ConfigError(f"{place}: {_own_words(error) or _describe(error)}") from error
     return study

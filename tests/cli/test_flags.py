@@ -150,15 +150,20 @@ def test_help_shows_every_flag_with_its_comment(capsys):
 
 def test_comments_are_read_for_help_alone(monkeypatch, capsys):
     """draccus parses source code for each of them, which would be most of the time that any command takes to start."""
+
+    @dataclass(frozen=True)
+    class NewFlags:  # draccus keeps what it has parsed once
+        number: int = 3  # how many
+
     asked = []
     real = inspect.getsource
     monkeypatch.setattr("inspect.getsource", lambda owner: asked.append(owner) or real(owner))
-    parse("--number=4")
+    parse_flags(NewFlags, ["--number=4"])
     with pytest.raises(ConfigError):
-        parse("--number=four")
+        parse_flags(NewFlags, ["--number=four"])
     assert not asked
     with pytest.raises(SystemExit):
-        parse("--help")
+        parse_flags(NewFlags, ["--help"])
     assert asked
     assert "how many" in capsys.readouterr().out
 

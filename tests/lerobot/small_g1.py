@@ -55,6 +55,9 @@ def episode_weights(pretrained: Path, every: int) -> torch.Tensor:  # (episodes,
     frames = torch.utils.data.Subset(dataset, range(0, len(dataset), every))
     episodes, weights = [], []
     for batch in torch.utils.data.DataLoader(frames, batch_size=config.batch_size):
+        for key in dataset.meta.camera_keys:
+            if batch[key].dtype == torch.uint8:  # LeRobot 0.6's, which lerobot-train scales as well
+                batch[key] = batch[key].float() / 255
         batch = process(batch)
         window = Window.of(batch, policy._layout)
         found = policy._run(window, policy._samples(batch, window)).weights.view(len(batch["index"]), -1)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
-from lerobot.policies.factory import get_policy_class
+from lerobot.policies.factory import get_policy_class, make_pre_post_processors
 
 from ptr_robot.data.lerobot.compat import is_lerobot06
 from ptr_robot.errors import ConfigError
+from ptr_robot.lerobot.deployed import DeployedLeRobotPolicy
+from ptr_robot.lerobot.saved import load_saved
+from tests.lerobot.saved_policies import observation, save_policy, statistics
 from tests.lerobot.small_policies import SMOLVLA, make_batch, make_pair
 
 peft = pytest.importorskip("peft")
@@ -56,6 +60,32 @@ def test_a_saved_adapter_brings_ptr_back(pretrained, tmp_path):
     queue = loaded.ptr.method.pool.queue.targets
     assert queue.any()
     torch.testing.assert_close(queue, pretrained.ptr.method.pool.queue.targets)
+
+
+def test_a_saved_adapter_acts(pretrained, tmp_path):
+    wrapped = adapted(pretrained).eval()
+    with torch.no_grad():
+        for name, parameter in wrapped.named_parameters():
+            if "lora_" in name:
+                parameter.normal_()
+    wrapped.save_pretrained(tmp_path / "adapter")
+    pretrained.config.use_peft = True
+    pretrained.config.save_pretrained(tmp_path / "adapter")
+    for processor in make_pre_post_processors(pretrained.config, dataset_stats=statistics()):
+        processor.save_pretrained(tmp_path / "adapter")
+    chunks = []
+    for folder in ("adapter", "base"):
+        if folder == "base":
+            save_policy(SMOLVLA, tmp_path / "base", is_base=True)
+        deployed = DeployedLeRobotPolicy.load(tmp_path / folder)
+        deployed.reset(0, seed=0)
+        chunks.append(deployed.act([0], [observation()])[0])
+    assert not np.allclose(*chunks)
+    saved = load_saved(tmp_path / "adapter")
+    values = {name: value for name, value in saved.policy.state_dict().items() if "lora_" in name}
+    assert values
+    for name, value in values.items():
+        torch.testing.assert_close(value, pretrained.state_dict()[name], rtol=0, atol=0)
 
 
 def test_adapters_in_the_vision_tower_are_refused(pretrained):

@@ -12,7 +12,7 @@ from lerobot.policies.factory import get_policy_class, make_policy_config
 
 from ptr_robot.errors import ConfigError, DataError, ShapeError
 from ptr_robot.lerobot.settings import PTRSettings
-from ptr_robot.method import BeliefConfig
+from ptr_robot.method import BeliefConfig, ScorerConfig
 from tests.lerobot.small_policies import (
     ACT,
     CAMERA,
@@ -23,6 +23,7 @@ from tests.lerobot.small_policies import (
     make_batch,
     make_config,
     make_pair,
+    settings,
 )
 
 
@@ -140,3 +141,20 @@ def test_lerobots_own_weighting_is_refused():
     policy, _ = make_pair(ACT)
     with pytest.raises(ConfigError, match="prior_weights=FILE"):
         policy(make_batch(ACT, policy.config), reduction="none")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"dim_feedforward": 24}, "has other sizes than these settings .*linear1.* give those of the checkpoint's"),
+        ({"ptr": settings(ACT, scorer=ScorerConfig(hidden_dim=8))}, "its PTR has other sizes"),
+    ],
+    ids=["the base policy", "PTR"],
+)
+def test_a_checkpoint_of_other_sizes(changes, message, tmp_path):
+    policy, _ = make_pair(ACT)
+    policy.save_pretrained(tmp_path)
+    for name, value in changes.items():
+        setattr(policy.config, name, value)
+    with pytest.raises(ConfigError, match=message):
+        get_policy_class("ptr_act").from_pretrained(tmp_path, config=policy.config)

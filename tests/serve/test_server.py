@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -14,40 +13,13 @@ import pytest
 from ptr_robot.cli.serve import ServedPolicy, ServeFlags, make_server
 from ptr_robot.errors import ConfigError
 from ptr_robot.policy.deployed import DeployedPolicy, RobotObservation
+from tests.serve.running import Running
 from tests.study.conftest import CAMERA_KEY, make_trained, save_run
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     return save_run(make_trained(), tmp_path_factory.mktemp("serve") / "run")
-
-
-class Running:
-    """A server in a thread of its own."""
-
-    def __init__(self, flags: ServeFlags) -> None:
-        self._ready, self._loop = threading.Event(), asyncio.new_event_loop()
-        self._task = self._loop.create_task(make_server(flags).serve(self._set_port))
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-        assert self._ready.wait(30)
-
-    def _set_port(self, port: int) -> None:
-        self.port = port
-        self._ready.set()
-
-    def _run(self) -> None:
-        try:
-            self._loop.run_until_complete(self._task)
-        except asyncio.CancelledError:
-            pass
-        finally:
-            self._loop.close()
-
-    def stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._task.cancel)
-        self._thread.join(30)
-        assert not self._thread.is_alive()
 
 
 @pytest.fixture(scope="module")

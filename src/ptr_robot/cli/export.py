@@ -80,7 +80,8 @@ def _export_policy(flags: ExportFlags) -> int:
     if flags.format is not None and flags.format not in POLICY_FORMATS:
         raise ConfigError(f"there is no format {flags.format!r}; {did_you_mean(flags.format, POLICY_FORMATS)}")
     source, output = Path(str(flags.policy.path)).expanduser(), Path(flags.output_dir).expanduser()
-    from ptr_robot.lerobot.export import export_base_policy, find_pretrained
+    from ptr_robot.lerobot.export import export_base_policy
+    from ptr_robot.lerobot.saved import find_pretrained
 
     if flags.format == "lerobot" or (flags.format is None and find_pretrained(source) is not None):
         folder, kind = export_base_policy(source, output)

@@ -8,12 +8,15 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ptr_robot import __version__
 from ptr_robot.cli.flags import parse_flags
 from ptr_robot.errors import ConfigError
 
 if TYPE_CHECKING:
+    from ptr_robot.serve.batching import ActingPolicy
+    from ptr_robot.serve.observations import ObservationReader
     from ptr_robot.serve.server import PolicyServer
 
 API_KEY_VARIABLE = "PTR_SERVE_API_KEY"
@@ -63,25 +66,9 @@ def main(arguments: Sequence[str]) -> int:
 
 def make_server(flags: ServeFlags) -> PolicyServer:
     """The server that the flags describe."""
-    from ptr_robot import __version__
-    from ptr_robot.policy.deployed import DeployedPolicy
-    from ptr_robot.serve.observations import ObservationReader
+    from ptr_robot.lerobot.saved import find_pretrained
     from ptr_robot.serve.server import PolicyServer, ServerConfig
-    from ptr_robot.train.trained import load_trained
 
-    trained = load_trained(Path(flags.policy.path).expanduser())
-    source = trained.source(flags.robot or trained.sources[0].robot)
-    policy = DeployedPolicy(trained.policy, trained.belief, source, flags.policy.device)
-    metadata = {
-        "server": f"ptr-robot {__version__}",
-        "robot": source.robot,
-        "action_dim": source.action_map.slots.size,
-        "action_horizon": trained.policy.sizes.chunk_length,
-        "state_dim": source.state_map.slots.size,
-        "cameras": list(policy.camera_keys),
-        "fps": source.fps,
-        "instructions": list(source.tasks),
-    }
     config = ServerConfig(
         host=flags.host,
         port=flags.port,
@@ -90,5 +77,61 @@ def make_server(flags: ServeFlags) -> PolicyServer:
         max_clients=flags.max_clients,
         seed=flags.seed,
     )
+    path = Path(flags.policy.path).expanduser()
+    served = _lerobot_policy(path, flags) if find_pretrained(path) is not None else _own_policy(path, flags)
+    return PolicyServer(served.policy, served.reader, {"server": f"ptr-robot {__version__}", **served.facts}, config)
+
+
+@dataclass(frozen=True)
+class _Served:
+    policy: ActingPolicy
+    reader: ObservationReader
+    facts: dict[str, Any]  # what clients are told of it
+
+
+def _own_policy(path: Path, flags: ServeFlags) -> _Served:
+    """A policy of ``ptr train``."""
+    from ptr_robot.policy.deployed import DeployedPolicy
+    from ptr_robot.serve.observations import ObservationReader
+    from ptr_robot.train.trained import load_trained
+
+    trained = load_trained(path)
+    source = trained.source(flags.robot or trained.sources[0].robot)
+    policy = DeployedPolicy(trained.policy, trained.belief, source, flags.policy.device)
+    facts = {
+        "robot": source.robot,
+        "action_dim": source.action_map.slots.size,
+        "action_horizon": trained.policy.sizes.chunk_length,
+        "state_dim": source.state_map.slots.size,
+        "cameras": list(policy.camera_keys),
+        "fps": source.fps,
+        "instructions": list(source.tasks),
+    }
     reader = ObservationReader(policy.camera_keys, keys=flags.keys, default_instruction=flags.instruction)
-    return PolicyServer(policy, reader, metadata, config)
+    return _Served(policy, reader, facts)
+
+
+def _lerobot_policy(path: Path, flags: ServeFlags) -> _Served:
+    """A policy of ``lerobot-train``."""
+    from ptr_robot.lerobot.deployed import DeployedLeRobotPolicy
+    from ptr_robot.serve.observations import ObservationReader
+
+    if flags.robot is not None:
+        raise ConfigError(f"robot is {flags.robot!r}; a policy of lerobot-train has one robot, so leave the flag out")
+    policy = DeployedLeRobotPolicy.load(path, flags.policy.device)
+    facts = {
+        "policy": policy.kind,
+        "action_dim": policy.action_dim,
+        "action_horizon": policy.action_horizon,
+        "state_dim": policy.state_dim,
+        "cameras": list(policy.camera_keys),
+        "num_frames": policy.num_frames,
+    }
+    reader = ObservationReader(
+        policy.camera_keys,
+        keys=flags.keys,
+        default_instruction=flags.instruction,
+        has_state=policy.state_dim > 0,
+        has_history=policy.num_frames > 1,
+    )
+    return _Served(policy, reader, facts)

@@ -180,6 +180,14 @@ class PTRPolicyMixin:
         )
         return output
 
+    def predict_from(self, belief: Tensor | None, batch: Batch) -> tuple[Tensor, Tensor | None]:  # noqa: ARG002
+        """A chunk (B, L, D) given z_t, and z_{t+1}; for those who carry on several episodes themselves.
+
+        None as z_t begins an episode; a policy without belief hands None back.
+        """
+        self.reset()  # type: ignore[attr-defined]
+        return self.predict_action_chunk(batch), None  # type: ignore[attr-defined]
+
     def update(self) -> None:
         """LeRobot calls this after each step of the optimiser."""
         method = self.ptr.method

@@ -10,18 +10,11 @@ from typing import Any
 from ptr_robot.errors import ConfigError, DataError, require
 from ptr_robot.files import workspace_beside
 from ptr_robot.lerobot.loading import HEADS
+from ptr_robot.lerobot.saved import find_pretrained
 
 CONFIG, WEIGHTS, TRAINING = "config.json", "model.safetensors", "train_config.json"
 PREFIX = "ptr_"
 OWN = ("ptr_vla",)  # LeRobot has no such policy
-
-
-def find_pretrained(run: Path) -> Path | None:
-    """The folder that holds a policy of LeRobot's, for a run, a checkpoint or that folder; None where there is none."""
-    for folder in (run, run / "pretrained_model", run / "checkpoints" / "last" / "pretrained_model"):
-        if _policy_type(folder) is not None:
-            return folder
-    return None
 
 
 def export_base_policy(run: Path, output: Path) -> tuple[Path, str]:
@@ -45,15 +38,6 @@ def export_base_policy(run: Path, output: Path) -> tuple[Path, str]:
             _write_config(folder / TRAINING, training | {"policy": _plain(training["policy"], base)})
         folder.replace(output)
     return output, base
-
-
-def _policy_type(folder: Path) -> str | None:
-    try:
-        config = json.loads((folder / CONFIG).read_text())
-    except (OSError, ValueError):
-        return None
-    kind = config.get("type") if isinstance(config, dict) else None
-    return kind if isinstance(kind, str) else None
 
 
 def _base_type(source: Path, config: dict[str, Any]) -> str:

@@ -31,11 +31,15 @@ def load_with_fresh_heads(
         else:
             missing, unexpected = _load_tensors(model, rename(load_file(file)))
     except RuntimeError as error:
+        reason = str(error).splitlines()[-1].strip()
         if HEADS not in str(error):
-            raise
+            raise ConfigError(
+                f"{file}: has other sizes than these settings ({reason}); --policy.type starts with LeRobot's defaults: "
+                "give those of the checkpoint's config.json as --policy.* flags"
+            ) from error
         raise ConfigError(
-            f"{file}: its PTR has other sizes than these settings ({str(error).splitlines()[-1].strip()}); keep the "
-            "run's own policy.ptr settings, or start from a checkpoint of the base policy"
+            f"{file}: its PTR has other sizes than these settings ({reason}); keep the run's own policy.ptr settings, "
+            "or start from a checkpoint of the base policy"
         ) from error
     heads = [name for name in model.state_dict() if name.startswith(HEADS)]
     absent = [name for name in missing if name.startswith(HEADS)]

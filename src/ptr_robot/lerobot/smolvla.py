@@ -120,6 +120,12 @@ class PTRSmolVLAPolicy(PTRPolicyMixin, SmolVLAPolicy):  # type: ignore[misc]
         finally:
             del vars(model)["embed_prefix"]
 
+    def predict_from(self, belief: Tensor | None, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        """A chunk given z_t, and z_{t+1}."""
+        self.reset()
+        self._belief = belief
+        return self.predict_action_chunk(batch), self._belief
+
     def _get_action_chunk(self, batch: Batch, noise: Tensor | None = None, **options: Any) -> Tensor:
         """The base policy's prediction given z_t, after which z_{t+1} waits for the next one."""
         method = self.ptr.method

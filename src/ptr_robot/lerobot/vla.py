@@ -128,6 +128,13 @@ class PTRVLAPolicy(PTRPolicyMixin, _VLAPolicy):
         prediction = self._predictor.predict(observation, noise=self._noise(observation.batch_size))
         return prediction.actions[..., self._action_slots.to(prediction.actions.device)]
 
+    def predict_from(self, belief: Tensor | None, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        """A chunk given z_t, and z_{t+1}."""
+        self.reset()
+        predictor = self._predictor = ChunkPredictor(self.model, self.ptr.method.belief)
+        predictor.belief = belief
+        return self.predict_action_chunk(batch), predictor.belief
+
     @torch.no_grad()
     def select_action(self, batch: Batch, **options: Any) -> Tensor:  # (B, D)
         """The next action, from a chunk predicted when the last one was used up."""

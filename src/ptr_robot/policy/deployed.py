@@ -53,8 +53,8 @@ class RobotSide(Protocol):
 class RobotObservation:
     """What one robot measures, sees and is told now, in its own units."""
 
-    state: NDArray[np.floating]  # (D,)
-    images: Mapping[str, NDArray[np.uint8]]  # by feature key, each (H, W, 3)
+    state: NDArray[np.floating]  # (D,); (n, D) for a policy that looks at the last n frames
+    images: Mapping[str, NDArray[np.uint8]]  # by feature key, each (H, W, 3) or (n, H, W, 3)
     instruction: str
 
 

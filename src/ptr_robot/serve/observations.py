@@ -25,18 +25,28 @@ class ObservationReader:
     """Reads flat messages into observations of one robot."""
 
     def __init__(
-        self, cameras: Sequence[str], *, keys: Mapping[str, str] | None = None, default_instruction: str = ""
+        self,
+        cameras: Sequence[str],
+        *,
+        keys: Mapping[str, str] | None = None,
+        default_instruction: str = "",
+        has_state: bool = True,
+        has_history: bool = False,
     ) -> None:
         self._cameras = tuple(cameras)
+        self._has_state = has_state
+        self._has_history = has_history  # states and pictures may be stacks of the last frames, oldest first
         self._keys = dict(keys or {})  # the policy's name -> the client's
         self._default_instruction = default_instruction
 
     def read(self, message: Mapping[str, Any]) -> RobotObservation:
         """An observation, or a DataError that names what is missing or has the wrong form."""
-        images = {key: _picture(self._find_image(message, key), key) for key in self._cameras}
+        images = {key: self._pictures(self._find_image(message, key), key) for key in self._cameras}
         return RobotObservation(state=self._state(message), images=images, instruction=self._instruction(message))
 
-    def _state(self, message: Mapping[str, Any]) -> NDArray[np.float32]:
+    def _state(self, message: Mapping[str, Any]) -> NDArray[np.float32]:  # (D,) or (n, D)
+        if not self._has_state:
+            return np.zeros(0, dtype=np.float32)
         own = self._keys.get("observation.state")
         names = (own,) if own else STATE_NAMES
         found = next((message[name] for name in names if name in message), None)
@@ -45,9 +55,15 @@ class ObservationReader:
         if found is None:
             raise DataError(f"the observation has no state; send it as {names[0]!r} (it has: {_names(message)})")
         try:
-            return np.asarray(found, dtype=np.float32).reshape(-1)
+            state = np.asarray(found, dtype=np.float32)
+            return state if self._has_history and state.ndim == 2 else state.reshape(-1)
         except (TypeError, ValueError) as error:
             raise DataError(f"the observation's state is not a vector of numbers ({error})") from error
+
+    def _pictures(self, value: Any, key: str) -> NDArray[np.uint8]:  # (H, W, 3) or (n, H, W, 3)
+        if self._has_history and isinstance(value, np.ndarray) and value.ndim == 4 and len(value):
+            return np.stack([_picture(frame, key) for frame in value])
+        return _picture(value, key)
 
     def _instruction(self, message: Mapping[str, Any]) -> str:
         own = self._keys.get("prompt")

@@ -17,6 +17,8 @@ _DEEP_METRES = 0.035  # below an object's top: as deep as a grasp goes
 _RIM_METRES = 0.013
 _ALIKE_METRES, _ALIKE_RADIANS = 0.025, 0.2  # grasps so near to each other fail alike
 _SIDE_COST = 15.0  # a metre towards what the hand should stay away from
+_REACH_METRES = 0.70  # from the robot's base: further out the arm is nearly straight and the hand no longer obeys
+_REACH_COST = 10.0  # a metre beyond
 _HAND_METRES = 0.17  # around an object: what a hand that takes it might touch
 _WALL_METRES = 0.006  # from the outside of a rim to the middle of its wall
 
@@ -52,7 +54,11 @@ def rank_grasps(scene: Scene, name: str, failed: Sequence[Grasp] = (), away_from
     """
     boxes = scene.boxes(name)
     obstacles = scene.obstacles(but=[name]).near(boxes, _HAND_METRES)
-    scored = [_with_cost(grasp, boxes, obstacles, failed) for grasp in (*_across(boxes), *_at_rim(boxes))]
+    base = scene.robot_base
+    scored = [
+        _with_cost(grasp, boxes, obstacles, failed).with_cost(_stretch_cost(grasp, base))
+        for grasp in (*_across(boxes), *_at_rim(boxes))
+    ]
     if away_from is not None:
         scored = [grasp.with_cost(_SIDE_COST * float((grasp.point - boxes.middle) @ away_from)) for grasp in scored]
     return sorted(scored, key=lambda grasp: grasp.cost)
@@ -101,6 +107,11 @@ def _with_cost(grasp: Grasp, own: Boxes, obstacles: Boxes, failed: Sequence[Gras
     touched_own = own.is_inside(fingers, 0.001).sum() + own.is_inside(palm, 0.0).sum()
     repeats = sum(grasp.is_like(other) for other in failed)
     return grasp.with_cost(0.25 * abs(grasp.yaw) + 0.3 * float(touched + touched_own) + repeats)
+
+
+def _stretch_cost(grasp: Grasp, base: Vector) -> float:
+    """What speaks against a grasp on the far side of an object that is hardly within reach."""
+    return _REACH_COST * max(0.0, float(np.linalg.norm((grasp.point - base)[:2])) - _REACH_METRES)
 
 
 def _slab(boxes: Boxes, height: float) -> npt.NDArray[np.float64]:  # (P, 2)

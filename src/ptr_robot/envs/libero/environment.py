@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ptr_robot.envs.base import CameraConfig, Environment, Image, clip_action
-from ptr_robot.envs.libero.goals import GOALS_DIM, goal_numbers
+from ptr_robot.envs.libero.goals import GOALS_DIM, OBJECTS_DIM, goal_numbers, object_ways
 from ptr_robot.envs.libero.initial_states import initial_state as read_initial_state
 from ptr_robot.envs.libero.installation import import_libero
 from ptr_robot.envs.libero.rendering import CAMERAS, LiberoCameras
@@ -20,7 +20,7 @@ from ptr_robot.errors import ConfigError, DataError
 TITLE = "LIBERO"
 ACTION_DIM = 7  # relative position and rotation, then the gripper: -1 opens it, 1 closes it
 STATE_DIM = 8
-ENVIRONMENT_STATE_DIM = STATE_DIM + GOALS_DIM
+ENVIRONMENT_STATE_DIM = STATE_DIM + GOALS_DIM + OBJECTS_DIM
 STATE_KEY, ENVIRONMENT_STATE_KEY = "observation.state", "observation.environment_state"
 DEFAULT_CAMERAS = CameraConfig(tuple(CAMERAS))
 FRAMES_PER_SECOND = 20
@@ -69,14 +69,15 @@ class LiberoEnvironment(Environment):
 
     @property
     def states(self) -> Mapping[str, npt.NDArray[np.float32]]:
-        """Proprioception as LeRobot has it, and the same with the goal's objects and places behind it.
+        """Proprioception as LeRobot has it, and the same with the goal's objects and places and all objects behind it.
 
         The first is the hand's position in metres, its rotation as axis times angle, and both fingers' positions.
         """
         observed = self._checked_observation()
         rotation = axis_angle(observed["robot0_eef_quat"])
         state = np.concatenate([observed["robot0_eef_pos"], rotation, observed["robot0_gripper_qpos"]])
-        everything = np.concatenate([state, goal_numbers(self.simulator, observed["robot0_eef_pos"])])
+        hand = observed["robot0_eef_pos"]
+        everything = np.concatenate([state, goal_numbers(self.simulator, hand), object_ways(self.simulator, hand)])
         return {STATE_KEY: state.astype(np.float32), ENVIRONMENT_STATE_KEY: everything.astype(np.float32)}
 
     def render(self, camera: str) -> Image:

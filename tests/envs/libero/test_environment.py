@@ -135,6 +135,28 @@ def test_the_ways_to_all_objects_come_in_the_order_of_their_names_and_do_not_tel
     assert not ways[len(names) :].any()
 
 
+def test_what_is_not_computed_again_in_a_step_changes_no_bit(cream_cheese, monkeypatch):
+    down = np.array([0.2, 0.1, -1.0, 0.0, 0.0, 0.1, 1.0])  # onto the table, where there are contacts
+
+    def seen() -> list[np.ndarray]:
+        cream_cheese.reset(0, 0)
+        poses = []
+        for _ in range(25):
+            cream_cheese.step(down)
+            data = cream_cheese.simulator.sim.data._data
+            poses.append(np.concatenate([data.qpos, data.qvel, cream_cheese.states[ENVIRONMENT_STATE_KEY]]))
+        return poses
+
+    mujoco = pytest.importorskip("mujoco")
+    calls = []
+    skip = mujoco.mj_forwardSkip
+    monkeypatch.setattr(mujoco, "mj_forwardSkip", lambda *arguments: (calls.append(1), skip(*arguments)))
+    economical = seen()
+    assert len(calls) >= 25 * 25
+    monkeypatch.setattr(cream_cheese._substeps, "_has_halves", False)
+    np.testing.assert_array_equal(economical, seen())
+
+
 def test_bad_input_is_named(cream_cheese):
     cream_cheese.reset(0, 0)
     with pytest.raises(ShapeError, match=r"LIBERO has shape \(7,\), got \(4,\)"):

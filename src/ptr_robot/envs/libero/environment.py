@@ -14,6 +14,7 @@ from ptr_robot.envs.libero.goals import GOALS_DIM, OBJECTS_DIM, goal_numbers, ob
 from ptr_robot.envs.libero.initial_states import initial_state as read_initial_state
 from ptr_robot.envs.libero.installation import import_libero
 from ptr_robot.envs.libero.rendering import CAMERAS, LiberoCameras
+from ptr_robot.envs.libero.substeps import Substeps
 from ptr_robot.envs.libero.suites import LiberoTask, resolve_task
 from ptr_robot.errors import ConfigError, DataError
 
@@ -42,6 +43,7 @@ class LiberoEnvironment(Environment):
         self._full_light = full_light
         self._cameras: LiberoCameras | None = None
         self.simulator = _make_simulator(self._task)
+        self._substeps = Substeps(self.simulator.sim)
         self._moment = _observe_moment(self.simulator)
         self._observed: dict[str, Any] | None = None
 
@@ -59,12 +61,11 @@ class LiberoEnvironment(Environment):
         self.is_success = False
         self.num_steps = 0
         for _ in range(NUM_SETTLING_STEPS):
-            self._observed, _, _, _ = self.simulator.step(NO_OPERATION)
+            self._advance(NO_OPERATION)
 
     def step(self, action: npt.NDArray[Any]) -> None:
         """Execute one action of the relative pose controller, each number clipped to [-1, 1]."""
-        self._observed, _, is_success, _ = self.simulator.step(clip_action(action, ACTION_DIM, TITLE))
-        self.is_success = bool(is_success)
+        self.is_success = self._advance(clip_action(action, ACTION_DIM, TITLE))
         self.num_steps += 1
 
     @property
@@ -93,6 +94,11 @@ class LiberoEnvironment(Environment):
         if self._cameras is not None:
             self._cameras.close()
             self._cameras = None
+
+    def _advance(self, action: npt.NDArray[Any]) -> bool:
+        with self._substeps.active():
+            self._observed, _, is_success, _ = self.simulator.step(action)
+        return bool(is_success)
 
     def _checked_observation(self) -> dict[str, Any]:
         if self._observed is None:

@@ -14,7 +14,8 @@ from ptr_robot.envs.libero.skill import Skill
 
 _ABOVE_METRES = 0.06  # over the grasp, where the way down begins
 _LIFT_METRES = 0.06
-_CLOSE_FRAMES = 9
+_FEWEST_CLOSE_FRAMES, _MOST_CLOSE_FRAMES = 6, 18
+_STILL_METRES = 0.0004  # fingers that move less in a frame have closed: a thin rim takes longer than a box
 _OPEN_FRAMES = 6
 _TRAVEL_FRAMES = 45  # a way over something leads away from its end at first
 _TURN_FRAMES = 120  # a wrist that has not turned by then does not
@@ -41,6 +42,7 @@ class PickAndPlace(Skill):
     _grasp: Grasp
     _planned_at: Vector  # where the object was when the grasp was planned
     _held_at: Vector  # where it was in the hand
+    _last_opening = 0.0  # of the fingers, while they close
 
     def __init__(self, scene: Scene, goal: Goal, shift: Vector | None = None) -> None:
         self._shift = np.zeros(3) if shift is None else shift
@@ -110,7 +112,10 @@ class PickAndPlace(Skill):
 
     def _close(self, hand: Vector) -> Vector:
         """Close where the way down ended: a hand that is told to stay where it is drifts while the arm settles."""
-        if self._frames >= _CLOSE_FRAMES:
+        opening = self._scene.opening
+        is_still = self._frames >= _FEWEST_CLOSE_FRAMES and abs(opening - self._last_opening) < _STILL_METRES
+        self._last_opening = opening
+        if is_still or self._frames >= _MOST_CLOSE_FRAMES:
             self._held_at = self._scene.position(self.goal.subject) - self._scene.hand
             self._waypoint = hand + np.array([0.0, 0.0, _LIFT_METRES]) + self._way_from_under()
             self._begin("lift")

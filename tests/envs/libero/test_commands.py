@@ -59,7 +59,7 @@ def test_a_policy_of_another_robot_is_refused_before_anything_is_simulated(capfd
     run = save_run(make_trained(), tmp_path / "run")
     flags = [f"--policy.path={run}", "--env.type=libero", "--env.task=libero_object_1", "--eval.n_episodes=1"]
     complaint = complaint_of(capfd, "eval", *flags, f"--output_dir={tmp_path / 'results'}")
-    assert "LIBERO gives a state of 8 or 59 numbers and takes an action of 7" in complaint
+    assert "LIBERO gives a state of 8 or 83 numbers and takes an action of 7" in complaint
 
 
 @pytest.mark.libero_assets

@@ -109,7 +109,7 @@ def test_states_have_the_sizes_that_the_type_names_and_nothing_is_rendered_unask
     cream_cheese.step(ACTIONS[0])
     assert {key: value.shape for key, value in cream_cheese.states.items()} == {
         STATE_KEY: (8,),
-        ENVIRONMENT_STATE_KEY: (59,),
+        ENVIRONMENT_STATE_KEY: (83,),
     }
     assert cream_cheese._cameras is None
 
@@ -121,7 +121,40 @@ def test_the_ways_that_are_left_lead_from_the_hand_to_the_object_and_on_to_its_p
     hand, thing, place = seen[:3], seen[8:11], seen[15:18]
     np.testing.assert_allclose(hand + seen[41:44], thing, atol=1e-6)
     np.testing.assert_allclose(thing + seen[44:47], place, atol=1e-6)
-    assert not seen[47:].any()  # this task has one goal
+    assert not seen[47:59].any()  # this task has one goal
+
+
+def test_the_ways_to_all_objects_come_in_the_order_of_their_names_and_do_not_tell_the_task(cream_cheese):
+    cream_cheese.reset(0, 0)
+    cream_cheese.step(ACTIONS[0])
+    seen = cream_cheese.states[ENVIRONMENT_STATE_KEY]
+    ways = seen[59:].reshape(8, 3)
+    names = sorted(cream_cheese.simulator.objects_dict)
+    np.testing.assert_allclose(ways[names.index("cream_cheese_1")], seen[41:44], atol=1e-6)
+    assert ways[: len(names)].any(axis=1).all()
+    assert not ways[len(names) :].any()
+
+
+def test_what_is_not_computed_again_in_a_step_changes_no_bit(cream_cheese, monkeypatch):
+    down = np.array([0.2, 0.1, -1.0, 0.0, 0.0, 0.1, 1.0])  # onto the table, where there are contacts
+
+    def seen() -> list[np.ndarray]:
+        cream_cheese.reset(0, 0)
+        poses = []
+        for _ in range(25):
+            cream_cheese.step(down)
+            data = cream_cheese.simulator.sim.data._data
+            poses.append(np.concatenate([data.qpos, data.qvel, cream_cheese.states[ENVIRONMENT_STATE_KEY]]))
+        return poses
+
+    mujoco = pytest.importorskip("mujoco")
+    calls = []
+    skip = mujoco.mj_forwardSkip
+    monkeypatch.setattr(mujoco, "mj_forwardSkip", lambda *arguments: (calls.append(1), skip(*arguments)))
+    economical = seen()
+    assert len(calls) >= 25 * 25
+    monkeypatch.setattr(cream_cheese._substeps, "_has_halves", False)
+    np.testing.assert_array_equal(economical, seen())
 
 
 def test_bad_input_is_named(cream_cheese):

@@ -10,17 +10,18 @@ import numpy as np
 import numpy.typing as npt
 
 from ptr_robot.envs.base import CameraConfig, Environment, Image, clip_action
-from ptr_robot.envs.libero.goals import GOALS_DIM, goal_numbers
+from ptr_robot.envs.libero.goals import GOALS_DIM, OBJECTS_DIM, goal_numbers, object_ways
 from ptr_robot.envs.libero.initial_states import initial_state as read_initial_state
 from ptr_robot.envs.libero.installation import import_libero
 from ptr_robot.envs.libero.rendering import CAMERAS, LiberoCameras
+from ptr_robot.envs.libero.substeps import Substeps
 from ptr_robot.envs.libero.suites import LiberoTask, resolve_task
 from ptr_robot.errors import ConfigError, DataError
 
 TITLE = "LIBERO"
 ACTION_DIM = 7  # relative position and rotation, then the gripper: -1 opens it, 1 closes it
 STATE_DIM = 8
-ENVIRONMENT_STATE_DIM = STATE_DIM + GOALS_DIM
+ENVIRONMENT_STATE_DIM = STATE_DIM + GOALS_DIM + OBJECTS_DIM
 STATE_KEY, ENVIRONMENT_STATE_KEY = "observation.state", "observation.environment_state"
 DEFAULT_CAMERAS = CameraConfig(tuple(CAMERAS))
 FRAMES_PER_SECOND = 20
@@ -42,6 +43,7 @@ class LiberoEnvironment(Environment):
         self._full_light = full_light
         self._cameras: LiberoCameras | None = None
         self.simulator = _make_simulator(self._task)
+        self._substeps = Substeps(self.simulator.sim)
         self._moment = _observe_moment(self.simulator)
         self._observed: dict[str, Any] | None = None
 
@@ -59,24 +61,24 @@ class LiberoEnvironment(Environment):
         self.is_success = False
         self.num_steps = 0
         for _ in range(NUM_SETTLING_STEPS):
-            self._observed, _, _, _ = self.simulator.step(NO_OPERATION)
+            self._advance(NO_OPERATION)
 
     def step(self, action: npt.NDArray[Any]) -> None:
         """Execute one action of the relative pose controller, each number clipped to [-1, 1]."""
-        self._observed, _, is_success, _ = self.simulator.step(clip_action(action, ACTION_DIM, TITLE))
-        self.is_success = bool(is_success)
+        self.is_success = self._advance(clip_action(action, ACTION_DIM, TITLE))
         self.num_steps += 1
 
     @property
     def states(self) -> Mapping[str, npt.NDArray[np.float32]]:
-        """Proprioception as LeRobot has it, and the same with the goal's objects and places behind it.
+        """Proprioception as LeRobot has it, and the same with the goal's objects and places and all objects behind it.
 
         The first is the hand's position in metres, its rotation as axis times angle, and both fingers' positions.
         """
         observed = self._checked_observation()
         rotation = axis_angle(observed["robot0_eef_quat"])
         state = np.concatenate([observed["robot0_eef_pos"], rotation, observed["robot0_gripper_qpos"]])
-        everything = np.concatenate([state, goal_numbers(self.simulator, observed["robot0_eef_pos"])])
+        hand = observed["robot0_eef_pos"]
+        everything = np.concatenate([state, goal_numbers(self.simulator, hand), object_ways(self.simulator, hand)])
         return {STATE_KEY: state.astype(np.float32), ENVIRONMENT_STATE_KEY: everything.astype(np.float32)}
 
     def render(self, camera: str) -> Image:
@@ -92,6 +94,11 @@ class LiberoEnvironment(Environment):
         if self._cameras is not None:
             self._cameras.close()
             self._cameras = None
+
+    def _advance(self, action: npt.NDArray[Any]) -> bool:
+        with self._substeps.active():
+            self._observed, _, is_success, _ = self.simulator.step(action)
+        return bool(is_success)
 
     def _checked_observation(self) -> dict[str, Any]:
         if self._observed is None:

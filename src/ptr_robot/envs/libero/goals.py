@@ -1,4 +1,4 @@
-"""What a task asks for, as numbers: where its objects are, where they belong, and how far its joints are turned."""
+"""A scene as numbers: what the task asks for and how far that is, and where everything is that could be meant."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ MAX_GOALS = 3  # no task of the four suites has more
 _POSE_DIM = 11  # position 3, quaternion 4, place 3, joint 1
 _WAY_DIM = 6  # from the hand to the object 3, from the object to its place 3
 GOALS_DIM = MAX_GOALS * (_POSE_DIM + _WAY_DIM)
+MAX_OBJECTS = 8  # that can be moved; no scene of the four suites has more
+OBJECTS_DIM = MAX_OBJECTS * 3
 
 
 def goal_numbers(simulator: Any, hand: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:  # (51,)
@@ -30,6 +32,18 @@ def goal_numbers(simulator: Any, hand: npt.NDArray[np.float64]) -> npt.NDArray[n
         row[10] = 0.0 if place else _joint_position(simulator, subject)
         way[:3], way[3:] = row[:3] - hand, row[7:10] - row[:3]
     return np.concatenate([numbers.reshape(-1), ways.reshape(-1)])
+
+
+def object_ways(simulator: Any, hand: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:  # (24,)
+    """The way from the hand to everything that can be moved, in the order of the names, and zeros behind.
+
+    Nothing here says what the task is about. Where tasks share a scene, as all ten of Goal do, a policy that is given
+    these numbers has to follow its instruction.
+    """
+    ways = np.zeros((MAX_OBJECTS, 3))
+    for way, name in zip(ways, sorted(simulator.objects_dict), strict=False):
+        way[:] = _position(simulator, name) - hand
+    return ways.reshape(-1)
 
 
 def _position(simulator: Any, name: str) -> npt.NDArray[np.float64]:  # (3,)

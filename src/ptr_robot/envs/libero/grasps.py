@@ -15,8 +15,11 @@ _NUM_DIRECTIONS = 24
 _TIP_METRES = 0.011  # how far the fingers reach below the point between them
 _DEEP_METRES = 0.035  # below an object's top: as deep as a grasp goes
 _RIM_METRES = 0.013
+_HERE_METRES = 0.02  # of a rim: what the fingers take of it
 _ALIKE_METRES, _ALIKE_RADIANS = 0.025, 0.2  # grasps so near to each other fail alike
 _SIDE_COST = 15.0  # a metre towards what the hand should stay away from
+_REACH_METRES = 0.70  # from the robot's base: further out the arm is nearly straight and the hand no longer obeys
+_REACH_COST = 10.0  # a metre beyond
 _HAND_METRES = 0.17  # around an object: what a hand that takes it might touch
 _WALL_METRES = 0.006  # from the outside of a rim to the middle of its wall
 
@@ -52,7 +55,11 @@ def rank_grasps(scene: Scene, name: str, failed: Sequence[Grasp] = (), away_from
     """
     boxes = scene.boxes(name)
     obstacles = scene.obstacles(but=[name]).near(boxes, _HAND_METRES)
-    scored = [_with_cost(grasp, boxes, obstacles, failed) for grasp in (*_across(boxes), *_at_rim(boxes))]
+    base = scene.robot_base
+    scored = [
+        _with_cost(grasp, boxes, obstacles, failed).with_cost(_stretch_cost(grasp, base))
+        for grasp in (*_across(boxes), *_at_rim(boxes))
+    ]
     if away_from is not None:
         scored = [grasp.with_cost(_SIDE_COST * float((grasp.point - boxes.middle) @ away_from)) for grasp in scored]
     return sorted(scored, key=lambda grasp: grasp.cost)
@@ -77,8 +84,9 @@ def _across(boxes: Boxes) -> Iterator[Grasp]:
 
 def _at_rim(boxes: Boxes) -> Iterator[Grasp]:
     """Grasps of the wall of something hollow, one finger inside."""
-    height = max(boxes.high[2] - _RIM_METRES, boxes.low[2] + _TIP_METRES + 0.002)  # a plate is flat
-    points = _slab(boxes, height)  # (P, 2)
+    lowest = boxes.low[2] + _TIP_METRES + 0.002  # a plate is flat
+    points = _slab(boxes, max(boxes.high[2] - _RIM_METRES, lowest))  # (P, 2)
+    corners = boxes.corners.reshape(-1, 3)
     centre = np.mean([points.min(axis=0), points.max(axis=0)], axis=0)
     for direction in np.linspace(0.0, 2.0 * np.pi, _NUM_DIRECTIONS, endpoint=False):
         outward = np.array([np.cos(direction), np.sin(direction)])
@@ -89,18 +97,26 @@ def _at_rim(boxes: Boxes) -> Iterator[Grasp]:
         radius = float((offsets[is_near] @ outward).max())
         if radius > MAX_WIDTH_METRES / 2:
             place = centre + (radius - _WALL_METRES) * outward
+            is_here = np.linalg.norm(corners[:, :2] - place, axis=1) < _HERE_METRES
+            top = corners[is_here, 2].max() if is_here.any() else boxes.high[2]  # a bowl that leans has a low side
             yaw = wrapped_yaw(direction - np.pi / 2)
-            yield Grasp(np.array([place[0], place[1], height]), yaw, 0.6)
+            yield Grasp(np.array([place[0], place[1], max(top - _RIM_METRES, lowest)]), yaw, 0.6)
 
 
 def _with_cost(grasp: Grasp, own: Boxes, obstacles: Boxes, failed: Sequence[Grasp]) -> Grasp:
     """Add what speaks against a grasp: a far turn of the wrist, what the hand would touch, and an earlier failure."""
     fingers = grasp.point + _finger_points(grasp.yaw)
     palm = grasp.point + _palm_points(grasp.yaw)
-    touched = obstacles.is_inside(np.concatenate([fingers, palm]), 0.006).sum()
+    between = grasp.point + _points_between(grasp.yaw)  # a panel there would be held with the object, or instead of it
+    touched = obstacles.is_inside(np.concatenate([fingers, palm, between]), 0.006).sum()
     touched_own = own.is_inside(fingers, 0.001).sum() + own.is_inside(palm, 0.0).sum()
     repeats = sum(grasp.is_like(other) for other in failed)
     return grasp.with_cost(0.25 * abs(grasp.yaw) + 0.3 * float(touched + touched_own) + repeats)
+
+
+def _stretch_cost(grasp: Grasp, base: Vector) -> float:
+    """What speaks against a grasp on the far side of an object that is hardly within reach."""
+    return _REACH_COST * max(0.0, float(np.linalg.norm((grasp.point - base)[:2])) - _REACH_METRES)
 
 
 def _slab(boxes: Boxes, height: float) -> npt.NDArray[np.float64]:  # (P, 2)
@@ -113,6 +129,11 @@ def _slab(boxes: Boxes, height: float) -> npt.NDArray[np.float64]:  # (P, 2)
 def _finger_points(yaw: float) -> npt.NDArray[np.float64]:  # (P, 3)
     """Points of both open fingers, so dense that no panel fits between them."""
     return _grid(yaw, (-0.06, -0.05, -0.041, 0.041, 0.05, 0.06), (-0.011, 0.011), (-_TIP_METRES, 0.001, 0.015, 0.03))
+
+
+def _points_between(yaw: float) -> npt.NDArray[np.float64]:  # (P, 3)
+    """Points that the fingers pass on their way to each other."""
+    return _grid(yaw, (-0.03, -0.02, -0.01, 0.01, 0.02, 0.03), (-0.011, 0.011), (-_TIP_METRES, 0.001))
 
 
 def _palm_points(yaw: float) -> npt.NDArray[np.float64]:  # (P, 3)

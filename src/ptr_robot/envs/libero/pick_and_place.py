@@ -14,7 +14,8 @@ from ptr_robot.envs.libero.skill import Skill
 
 _ABOVE_METRES = 0.06  # over the grasp, where the way down begins
 _LIFT_METRES = 0.06
-_CLOSE_FRAMES = 9
+_FEWEST_CLOSE_FRAMES, _MOST_CLOSE_FRAMES = 6, 18
+_STILL_METRES = 0.0004  # fingers that move less in a frame have closed: a thin rim takes longer than a box
 _OPEN_FRAMES = 6
 _TRAVEL_FRAMES = 45  # a way over something leads away from its end at first
 _TURN_FRAMES = 120  # a wrist that has not turned by then does not
@@ -24,6 +25,7 @@ _DRAWER_DEPTH_METRES = 0.04  # below a drawer's rim: from higher up an object ti
 _CLEARANCE_METRES = 0.02
 _SLOT_RATIO = 2.0  # a region so much longer than wide is a slot
 _LOST_METRES = 0.035  # an object so far from where the hand should have it is not in it
+_MISSED_METRES = 0.012  # fingers that end so far beside a grasp close on nothing
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class PickAndPlace(Skill):
     _grasp: Grasp
     _planned_at: Vector  # where the object was when the grasp was planned
     _held_at: Vector  # where it was in the hand
+    _last_opening = 0.0  # of the fingers, while they close
 
     def __init__(self, scene: Scene, goal: Goal, shift: Vector | None = None) -> None:
         self._shift = np.zeros(3) if shift is None else shift
@@ -58,6 +61,7 @@ class PickAndPlace(Skill):
             "lower": self._lower,
             "open": self._open,
             "retreat": self._retreat,
+            "release": self._release,
         }
 
     @property
@@ -101,15 +105,22 @@ class PickAndPlace(Skill):
         if np.linalg.norm(grasp.point[:2] - hand[:2]) > 0.04:
             self._begin("approach")
         elif self._has_arrived(hand, grasp.point, 0.006):
-            self._begin("close")
+            has_missed = np.linalg.norm(grasp.point[:2] - hand[:2]) > _MISSED_METRES
+            self._waypoint = hand
+            self._begin("approach" if has_missed else "close")
         return self._steer(hand, grasp.point, grasp.yaw, OPEN)
 
     def _close(self, hand: Vector) -> Vector:
-        if self._frames >= _CLOSE_FRAMES:
+        """Close where the way down ended: a hand that is told to stay where it is drifts while the arm settles."""
+        opening = self._scene.opening
+        is_still = self._frames >= _FEWEST_CLOSE_FRAMES and abs(opening - self._last_opening) < _STILL_METRES
+        self._last_opening = opening
+        if is_still or self._frames >= _MOST_CLOSE_FRAMES:
             self._held_at = self._scene.position(self.goal.subject) - self._scene.hand
             self._waypoint = hand + np.array([0.0, 0.0, _LIFT_METRES]) + self._way_from_under()
             self._begin("lift")
-        return self._steer(hand, hand, self._grasp.yaw, CLOSED)
+            return self._steer(hand, hand, self._grasp.yaw, CLOSED)
+        return self._steer(hand, self._waypoint, self._grasp.yaw, CLOSED)
 
     def _way_from_under(self) -> Vector:
         """Out from under the drawer that the object goes into, where it stands open over the object."""
@@ -131,7 +142,7 @@ class PickAndPlace(Skill):
 
     def _lift(self, hand: Vector) -> Vector:
         if self._is_lost():
-            self._begin("approach")
+            self._let_go(hand)
         elif self._has_arrived(hand, self._waypoint, 0.012):
             self._held_at = self._scene.position(self.goal.subject) - self._scene.hand
             self._begin("carry")
@@ -139,9 +150,10 @@ class PickAndPlace(Skill):
 
     def _carry(self, hand: Vector) -> Vector:
         over, yaw = self._over_target(), self._place_yaw()
-        is_turned = self._is_turned(turned_down(yaw)) or self._frames > _TURN_FRAMES
+        stays_turned = yaw == self._grasp.yaw  # only a slot asks for another yaw
+        is_turned = stays_turned or self._is_turned(turned_down(yaw)) or self._frames > _TURN_FRAMES
         if self._is_lost():
-            self._begin("approach")
+            self._let_go(hand)
         elif self._has_arrived(hand, over, 0.012, _TRAVEL_FRAMES) and is_turned:
             self._begin("lower")
         depth = self._scene.hand[2] - self._scene.boxes(self.goal.subject).low[2]
@@ -154,7 +166,7 @@ class PickAndPlace(Skill):
         gap = self._scene.boxes(self.goal.subject).low[2] - placement.target[2]
         down = self._over_target() - np.array([0.0, 0.0, 0.2])
         if self._is_lost():
-            self._begin("approach")
+            self._let_go(hand)
         elif gap < placement.drop_metres or self._has_stalled(gap):
             self._begin("open")
         down[2] = hand[2] - max(0.02, min(0.04, gap - placement.drop_metres + 0.01))
@@ -165,6 +177,16 @@ class PickAndPlace(Skill):
             self._waypoint = hand + np.array([0.0, 0.0, 0.1])
             self._begin("retreat")
         return self._steer(hand, hand, self._place_yaw(), OPEN)
+
+    def _let_go(self, hand: Vector) -> None:
+        self._waypoint = hand
+        self._begin("release")
+
+    def _release(self, hand: Vector) -> Vector:
+        """Open before anything else: an object that still hangs on a finger would be chased wherever the hand goes."""
+        if self._frames >= _OPEN_FRAMES:
+            self._begin("approach")
+        return self._steer(hand, self._waypoint, self._grasp.yaw, OPEN)
 
     def _retreat(self, hand: Vector) -> Vector:
         if self._has_arrived(hand, self._waypoint, 0.03):

@@ -101,6 +101,11 @@ class Scene:
         return np.array(self._data.site_xmat[self._simulator.robots[0].eef_site_id]).reshape(3, 3)
 
     @property
+    def robot_base(self) -> Vector:
+        """Where the arm stands."""
+        return np.array(self._simulator.robots[0].base_pos)
+
+    @property
     def opening(self) -> float:
         """Metres between the fingers."""
         left, right = (self._data.qpos[index] for index in self._simulator.robots[0]._ref_gripper_joint_pos_indexes)

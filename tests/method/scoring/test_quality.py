@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from ptr_robot.errors import ConfigError, DataError, NonFiniteError
+from ptr_robot.method.scoring import verdicts
 from ptr_robot.method.scoring.check import check
 from ptr_robot.method.scoring.combination import Mixture
 from ptr_robot.method.scoring.injections import INJECTORS
 from ptr_robot.method.scoring.quality import CHANNEL_NAMES, QualityConfig, assess
 from ptr_robot.method.scoring.recordings import Recordings
-from ptr_robot.method.scoring.verdicts import DROP, decide, expected_mistakes
+from ptr_robot.method.scoring.verdicts import DROP, FLAG, decide, expected_mistakes
 
 from .made_recordings import make_recordings, reach, replace_episodes
 
@@ -148,3 +149,24 @@ def test_few_suspicious_episodes_are_dropped_only_where_chance_cannot_be(quality
     beyond = replace(few, scores=scores, combination=combination, evidence=combination.evidence(scores))
     assert beyond.evidence[14] > 12.0
     assert decide(beyond, NAMES)[14].verdict == DROP
+
+
+@pytest.mark.parametrize(("num_suspicious", "mild"), [(12, DROP), (3, FLAG)])
+def test_an_unusual_start_explains_as_much_as_it_is_unusual(num_suspicious, mild, quality, monkeypatch) -> None:
+    """All of the evidence where few episodes need an excuse, and otherwise its share of it."""
+    ending = CHANNEL_NAMES.index("ending")
+    scores = np.where(np.isfinite(quality.scores), 0.0, np.nan)
+    places = np.arange(0, 24, 2)[:num_suspicious]
+    scores[places, ending] = 30.0
+    mixtures = list(quality.combination.mixtures)
+    mixtures[ending] = Mixture(0.4, 0.2)
+    combination = replace(quality.combination, mixtures=tuple(mixtures), threshold=2.0)
+    found = replace(quality, scores=scores, combination=combination, evidence=combination.evidence(scores))
+    found = replace(found, labels=found.given)
+    novelty = np.zeros(24)
+    novelty[[0, 2]] = [1.6, 5.0]  # a little unusual, and one that no other episode has
+    monkeypatch.setattr(verdicts, "start_novelty", lambda *_: novelty)
+    decided = decide(found, NAMES, keep_share=0.0)
+    assert decided[0].verdict == mild
+    assert decided[2].verdict == FLAG
+    assert decided[0].weight < decided[2].weight

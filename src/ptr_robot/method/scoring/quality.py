@@ -34,7 +34,7 @@ Values = NDArray[np.float64]
 Report = Callable[[str, float], None]
 
 # Raised where equal data come to be scored otherwise: what was recorded of another version is scored again.
-QUALITY_VERSION = "3"
+QUALITY_VERSION = "4"
 
 CHANNELS: tuple[Channel, ...] = (
     ActionNoise(),

@@ -135,14 +135,17 @@ def _weight(evidence: float, threshold: float) -> float:
 
 def rare_episodes(quality: Quality) -> dict[int, tuple[str, float]]:
     """Why an episode may be rare rather than wrong, and what it weighs then."""
-    candidates = (quality.evidence >= quality.combination.threshold) & (quality.labels == quality.given)
-    candidates &= _hard_evidence(quality) < quality.combination.threshold
+    threshold, hard = quality.combination.threshold, _hard_evidence(quality)
+    candidates = (quality.evidence >= threshold) & (quality.labels == quality.given) & (hard < threshold)
     if not candidates.any():
         return {}
     doubt = benefit_of_doubt(start_novelty(quality.draws[0].recordings, quality.labels, quality.reference))
+    # An unusual start explains a part of the evidence; all of it where hardly any episode needs an explanation.
+    explained = (doubt > 0).astype(np.float64) if candidates.sum() <= _num_by_chance(quality) else doubt
+    left = hard + (1.0 - explained) * (quality.evidence - hard)
     rare = {}
-    for place in np.flatnonzero(candidates & (doubt > 0)).tolist():
-        weight = LEAST_WEIGHT + (1.0 - LEAST_WEIGHT) * float(doubt[place])
+    for place in np.flatnonzero(candidates & (left < threshold)).tolist():
+        weight = min(LEAST_WEIGHT + (1.0 - LEAST_WEIGHT) * float(doubt[place]), _weight(float(left[place]), threshold))
         rare[place] = ("starts where few other episodes do", weight)
     for first, last in differing_sessions(candidates):
         reason = f"one of {last + 1 - first} neighbouring episodes that differ: another session?"
@@ -177,10 +180,15 @@ def _spared(is_out: NDArray[np.bool_], quality: Quality) -> NDArray[np.bool_]:  
     allowed = quality.combination.max_false_exclusions * len(is_out)
     places = np.flatnonzero(is_doubtful)
     spared = np.zeros(len(is_out), dtype=np.bool_)
-    if len(places) <= max(2.0 * allowed, _FEW):
+    if len(places) <= _num_by_chance(quality):
         worst_first = places[np.argsort(-quality.evidence[places], kind="stable")]
         spared[worst_first[int(allowed) :]] = True
     return spared
+
+
+def _num_by_chance(quality: Quality) -> float:
+    """Suspicious episodes that a dataset may have though all of it is good."""
+    return max(2.0 * quality.combination.max_false_exclusions * len(quality.evidence), _FEW)
 
 
 def _kept_anyway(

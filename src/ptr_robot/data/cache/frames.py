@@ -68,14 +68,15 @@ class FrameCache:
             with self.path(episode, key).open("rb", buffering=0) as file:
                 for picture, number in zip(chosen, frames, strict=True):
                     file.seek(start + number * frame_bytes)
-                    if file.readinto(picture) != frame_bytes:
+                    if file.readinto(picture.data) != frame_bytes:
                         return None
                 file.seek(start + episode.length * frame_bytes)
                 checksums = np.frombuffer(file.read(), dtype="<u4")
         except (OSError, ValueError):
             return None
-        is_whole = len(checksums) == episode.length
-        return chosen if is_whole and list(map(zlib.crc32, chosen)) == checksums[list(frames)].tolist() else None
+        found = [zlib.crc32(picture.data) for picture in chosen]
+        is_undamaged = len(checksums) == episode.length and found == checksums[list(frames)].tolist()
+        return chosen if is_undamaged else None
 
     def _shape(self, episode: EpisodeRecord) -> tuple[int, int, int, int]:
         return episode.length, 3, self.size, self.size

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from ptr_robot.audit.export import export_dataset
@@ -93,6 +95,16 @@ def test_marks_overrule_scores(index, scores, tmp_path):
         expected = 0.0 if episode.episode_index == 0 else 1.0
         rows = range(episode.first_index, episode.first_index + episode.length)
         assert set(weights.loc[list(rows)]) == {expected}
+
+
+def test_frames_of_an_episode_that_is_not_there_take_no_memory_and_no_weight(index, scores, tmp_path):
+    owners = scores.frames.episode_index.copy()
+    owners[-1] = 2**62
+    foreign = dataclasses.replace(scores, frames=dataclasses.replace(scores.frames, episode_index=owners))
+    done = export_dataset(index, foreign, decide(scores.rows), tmp_path / "out", copy_dataset=False)
+    weights = pq.read_table(done.folder / "ptr_weights.parquet")["weight"].to_pylist()
+    assert len(weights) == len(owners)
+    assert weights[-1] == 0
 
 
 def test_an_episode_whose_instruction_is_mended_stays(scores):

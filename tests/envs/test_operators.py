@@ -88,6 +88,8 @@ def test_operators_of_ones_own(tmp_path):
         ("shaky: {faults: [jiter]}", "'shaky'.*did you mean 'jitter'"),
         ("shaky: {sped: [0.1, 1]}", "'shaky'.*did you mean 'speed'"),
         ("shaky: {speed: [0.9, 0.5]}", r"'shaky'.*speed=\(0.9, 0.5\) must be two increasing"),
+        ("shaky: {speed: {slow: 0.1, fast: 1}}", r"'shaky'.*speed=\{.* must be two increasing"),
+        ("shaky: {speed: ab}", "speed=ab must be two increasing"),
         ("shaky: {severity: 0}", "severity=0 must be above 0"),
         ("shaky: 3", "must map settings to values"),
         ("- shaky", "must map operator names"),

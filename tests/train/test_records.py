@@ -23,3 +23,13 @@ def test_a_folder_that_tensorboard_cannot_make_is_one_line(tmp_path):
     (tmp_path / "tensorboard").write_text("a file in its place")
     with pytest.raises(DataError, match=r"tensorboard: cannot be written"):
         RunRecords(tmp_path, TrainConfig(), first_step=0)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['{"step": Infinity}', '{"step": "1"}', '{"step": true}', '{"loss": 1}', "[1]", '{"step": 1, "loss": "low"}'],
+)
+def test_a_line_that_no_run_wrote_is_named(tmp_path, line):
+    (tmp_path / "records.jsonl").write_text(f'{{"step": 1, "loss": 0.5}}\n{line}\n')
+    with pytest.raises(DataError, match=r"records\.jsonl: line 2 is damaged"):
+        read_records(tmp_path)

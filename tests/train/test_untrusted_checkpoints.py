@@ -85,13 +85,20 @@ def test_a_missing_or_misshapen_moment_is_named(own):
 
 
 @pytest.mark.parametrize("field", ["scheduler", "loader", "step"])
-@pytest.mark.parametrize("value", [None, [], "x", {}])
+@pytest.mark.parametrize("value", [None, [], "x", {}, float("inf")])
 def test_a_damaged_state_is_one_line(own, field, value):
     config, checkpoint = own
     change_json(checkpoint / "training_state/state.json", lambda content: content.update({field: value}))
     with pytest.raises((DataError, ConfigError)) as caught:
         train(config)
     assert "\n" not in str(caught.value)
+
+
+def test_a_size_without_end_is_refused(own):
+    _, checkpoint = own
+    change_json(checkpoint / "pretrained_model/sources.json", lambda content: content[0].update(image_size=1e999))
+    with pytest.raises(DataError, match=r"sources\.json cannot be read"):
+        read_sources(checkpoint / "pretrained_model")
 
 
 @pytest.mark.parametrize("scale", [0, [0.0] * 4, [1.0] * 3, [-1.0, 1, 1, 1], [1e999, 1, 1, 1], "x", None])

@@ -149,14 +149,12 @@ def _rename(root: Path, tasks: dict[int, str]) -> None:
 def _write_weights(path: Path, scores: Scores, decisions: Mapping[int, Decision]) -> None:
     """``index, weight``: the scored weight of each frame, times nothing where its episode is dropped."""
     pa, parquet = require("pyarrow", "lerobot"), require("pyarrow.parquet", "lerobot")
-    highest = int(scores.frames.episode_index.max(initial=0))
-    factors = np.zeros(highest + 1, dtype=np.float32)
-    overruled = np.zeros(highest + 1, dtype=np.bool_)
-    for number, decision in decisions.items():
-        if number <= highest:
-            factors[number] = float(decision.is_kept)
-            overruled[number] = decision.is_overruled and decision.is_kept
-    owners = scores.frames.episode_index
+    numbers, owners = np.unique(scores.frames.episode_index, return_inverse=True)
+    known = [decisions.get(number) for number in numbers.tolist()]  # None: no episode of this dataset
+    factors = np.array([entry is not None and entry.is_kept for entry in known], dtype=np.float32)
+    overruled = np.array(
+        [entry is not None and entry.is_overruled and entry.is_kept for entry in known], dtype=np.bool_
+    )
     weights = np.where(overruled[owners], 1.0, scores.frames.weight * factors[owners]).astype(np.float32)
     with atomic_file(path) as file:
         parquet.write_table(pa.table({"index": scores.frames.index, "weight": weights}), file)

@@ -138,7 +138,7 @@ def read_scores(folder: Path) -> Scores:
             settings=summary["settings"],
             dataset=summary["dataset"],
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise DataError(f"{folder}: the scores are damaged ({error}); score the dataset again") from error
 
 

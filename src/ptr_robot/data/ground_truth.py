@@ -68,7 +68,7 @@ def read_ground_truth(root: Path) -> dict[int, EpisodeTruth] | None:
     for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         try:
             truth = _read_truth(json.loads(line))
-        except (ValueError, TypeError, RecursionError) as error:
+        except (ValueError, TypeError, RecursionError, OverflowError) as error:
             raise DataError(f"{path}, line {number}: not a ground-truth record ({error}); mend the line") from error
         if truth.episode_index in truths:
             raise DataError(f"{path}, line {number}: names episode {truth.episode_index} again; keep one line of it")

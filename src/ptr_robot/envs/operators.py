@@ -14,7 +14,7 @@ from ptr_robot.text_files import read_yaml
 
 
 def _check_range(name: str, limits: tuple[float, float], lowest: float, highest: float) -> None:
-    if len(limits) != 2 or not lowest <= limits[0] <= limits[1] <= highest:
+    if not isinstance(limits, tuple) or len(limits) != 2 or not lowest <= limits[0] <= limits[1] <= highest:
         raise ConfigError(f"{name}={limits} must be two increasing numbers within {lowest} and {highest}")
 
 

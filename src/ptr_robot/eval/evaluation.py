@@ -251,7 +251,7 @@ def _evaluated(file: Path) -> Path | None:
     """The policy that a file of results is about; None where it does not say."""
     try:
         return Path(read_json(file, "run the evaluation again")["config"]["policy"]["path"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return None
 
 

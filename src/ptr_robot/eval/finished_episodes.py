@@ -31,7 +31,7 @@ class FinishedEpisodes:
                 values = json.loads(line)
                 identity = values.pop("identity")
                 result = EpisodeResult(**values)
-            except (ValueError, KeyError, TypeError, AttributeError):
+            except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
                 continue
             has_video = result.video is None or Path(result.video).is_file()
             if identity == self._identity and has_video:

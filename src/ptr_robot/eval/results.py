@@ -74,7 +74,7 @@ def read_results(path: Path) -> RolloutResult:
     try:
         episodes = read_json(path, "run the evaluation again")["episodes"]
         return RolloutResult(tuple(EpisodeResult(**episode) for episode in episodes))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
         raise DataError(f"{path}: not a file of rollout results ({error})") from error
 
 

@@ -58,7 +58,7 @@ def read_record(folder: Path) -> PolicyRecord:
             for entry in record["robots"]
         )
         return PolicyRecord(file, name, dict(record["policy"]), robots)
-    except (TypeError, ValueError, KeyError) as error:
+    except (TypeError, ValueError, KeyError, OverflowError) as error:
         raise DataError(f"{file} cannot be read ({type(error).__name__}: {error}); copy the policy again") from error
 
 

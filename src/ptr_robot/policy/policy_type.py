@@ -127,7 +127,7 @@ class PolicyType:
         record = read_record(folder)
         try:
             return self.decode(record.config)
-        except (TypeError, ValueError, KeyError, AttributeError) as error:
+        except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
             raise DataError(
                 f"{record.file} cannot be read ({type(error).__name__}: {error}); copy the policy again"
             ) from error

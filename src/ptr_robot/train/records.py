@@ -65,11 +65,21 @@ def read_records(run: Path) -> list[dict[str, Any]]:
     for number, line in enumerate(read_lines(run / RECORDS_FILE), start=1):
         try:
             record = json.loads(line)
-            int(record["step"])
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(f"{run / RECORDS_FILE}: line {number} is damaged; take it out") from error
+        if not _is_record(record):
+            raise DataError(f"{run / RECORDS_FILE}: line {number} is damaged; take it out")
         records.append(record)
     return records
+
+
+def _is_record(value: Any) -> bool:
+    """Numbers by name, as they are written; the step is a whole one."""
+    return (
+        isinstance(value, dict)
+        and type(value.get("step")) is int
+        and all(type(number) in (int, float) for number in value.values())
+    )
 
 
 def read_lines(file: Path) -> list[str]:

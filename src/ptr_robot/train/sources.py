@@ -120,7 +120,7 @@ def read_sources(folder: Path) -> tuple[SourceRecord, ...]:
         raise DataError(f"{file} must hold the list of the run's sources; copy the checkpoint again")
     try:
         return tuple(SourceRecord.from_dict(record) for record in content)
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError) as error:
         raise DataError(f"{file} cannot be read ({error}); copy the checkpoint again") from error
 
 

@@ -86,7 +86,7 @@ def _load_belief(folder: Path, policy: Policy) -> BeliefTokenizer | None:
     record = read_json_object(file, "copy the checkpoint again")
     try:
         config = BeliefConfig(**record)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise DataError(f"{file} cannot be read ({error}); copy the checkpoint again") from error
     sizes = policy.sizes
     belief = BeliefTokenizer(config, state_dim=sizes.action_state_dim, action_dim=sizes.action_dim)

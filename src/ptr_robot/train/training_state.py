@@ -77,7 +77,7 @@ class TrainingState:
         """Take everything back, in place; gives the number of steps that were done."""
         try:
             return self._read(folder)
-        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
             if isinstance(error, PTRError):
                 raise
             reason = " ".join(str(error).split())[:300]

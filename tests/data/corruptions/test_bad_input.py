@@ -38,6 +38,18 @@ def test_folders_in_the_way_are_refused(source, corrupted, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_numbers_that_are_texts_are_one_line(source, tmp_path):
+    root = shutil.copytree(source, tmp_path / "data")
+    file = next(root.glob("meta/episodes/*/*.parquet"))
+    table = pq.read_table(file)
+    place = table.schema.get_field_index("dataset_to_index")
+    pq.write_table(table.set_column(place, "dataset_to_index", table["dataset_to_index"].cast(pa.string())), file)
+    with pytest.raises(DataError, match=r"file-000\.parquet: a column has another type") as refusal:
+        corrupt_dataset(root, tmp_path / "out", [LabelNoise()])
+    assert "\n" not in str(refusal.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
 def test_an_interrupted_run_leaves_nothing(source, tmp_path):
     def interrupt(done, total):
         if done == 4:

@@ -74,10 +74,9 @@ class FrameCache:
                 checksums = np.frombuffer(file.read(), dtype="<u4")
         except (OSError, ValueError):
             return None
-        if len(checksums) != episode.length:
-            return None
         found = [zlib.crc32(picture.data) for picture in chosen]
-        return chosen if found == checksums[list(frames)].tolist() else None
+        is_undamaged = len(checksums) == episode.length and found == checksums[list(frames)].tolist()
+        return chosen if is_undamaged else None
 
     def _shape(self, episode: EpisodeRecord) -> tuple[int, int, int, int]:
         return episode.length, 3, self.size, self.size

@@ -83,7 +83,7 @@ def _is_undamaged(folder: Path) -> bool:
     try:
         summary = read_json_object(folder / SUMMARY_FILE, "")
         return all(_checksum(folder / f"{name}.npy") == summary["checksums"][name] for name in ARRAYS)
-    except (DataError, OSError, KeyError, TypeError):
+    except (DataError, OSError, KeyError, TypeError, OverflowError):
         return False
 
 

@@ -59,7 +59,14 @@ class EpisodeTable:
         """Write every file under ``root``, with the schema it had."""
         for path, rows in self.rows_by_file.items():
             (root / path).parent.mkdir(parents=True, exist_ok=True)
-            pq.write_table(pa.Table.from_pylist(rows, schema=self.schemas[path]), root / path)
+            try:
+                table = pa.Table.from_pylist(rows, schema=self.schemas[path])
+            except pa.ArrowException as error:
+                reason = " ".join(str(error).split())
+                raise DataError(
+                    f"{path}: a column has another type than LeRobot gives it ({reason}); fetch the dataset again"
+                ) from error
+            pq.write_table(table, root / path)
 
 
 @dataclass(frozen=True)
@@ -132,7 +139,7 @@ def _update_content(row: dict[str, Any], edit: EpisodeEdit, source: SourceDatase
         row["tasks"] = [edit.instruction]
     if edit.kept_frames is not None:
         for key in source.keys_of("video"):
-            start = row[f"videos/{key}/from_timestamp"]
+            start = float(row[f"videos/{key}/from_timestamp"])
             row[f"videos/{key}/to_timestamp"] = start + edit.kept_frames / source.info["fps"]
 
 
@@ -158,7 +165,7 @@ def _update_stats(row: dict[str, Any], episode: _EpisodeRows, edited: pa.Table, 
 def _as_record(row: dict[str, Any], episode: _EpisodeRows, source: SourceDataset) -> EpisodeRecord:
     """The edited episode as the decoder knows it; its pictures are still where the source has them."""
     videos = {
-        key: VideoSpan(video_file(source.root, source.info, row, key), row[f"videos/{key}/from_timestamp"])
+        key: VideoSpan(video_file(source.root, source.info, row, key), float(row[f"videos/{key}/from_timestamp"]))
         for key in source.keys_of("video")
     }
     return EpisodeRecord(

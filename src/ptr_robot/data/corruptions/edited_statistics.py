@@ -71,7 +71,7 @@ def dataset_stats(previous: EpisodeStats, episodes: Sequence[EpisodeStats], chan
     parts = [{key: stats[key] for key in changed if key in stats} for stats in episodes]
     try:
         aggregated: EpisodeStats = compute_stats.aggregate_stats(parts)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         reason = " ".join(str(error).split())
         raise DataError(
             f"meta/episodes holds statistics of other shapes than the data ({reason}); fetch the dataset again"

@@ -64,7 +64,7 @@ def _files(folder: Path) -> list[Path]:
 def _indexed(index: Path) -> list[Path]:
     try:
         names = sorted(set(read_json(index, "fetch it again")["weight_map"].values()))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise DataError(f"{index} is not an index of shards ({error}); fetch it again") from error
     files = []
     for name in names:

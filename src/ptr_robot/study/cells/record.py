@@ -96,7 +96,7 @@ def read_record(path: Path) -> CellRecord | None:
             ScoredEpisode(**{**episode, "faults": tuple(episode["faults"])}) for episode in scored
         )
         return CellRecord(**content)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
         raise DataError(f"{path}: not the record of a cell ({error}); remove it and run again") from error
 
 

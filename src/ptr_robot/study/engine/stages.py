@@ -110,6 +110,6 @@ def occupied(root: Path, what: str) -> Iterator[None]:
 def _read_identity(marker: Path) -> str | None:
     try:
         identity: str = read_json(marker, "it is made again")["identity"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return None
     return identity

@@ -113,7 +113,7 @@ def read_sources(folder: Path) -> tuple[SourceRecord, ...]:
     file = folder / SOURCES_FILE
     if not file.is_file():
         if (folder / "train_config.json").is_file() and (folder / "policy_preprocessor.json").is_file():
-            raise DataError(f"{folder} is a policy of lerobot-train: lerobot-eval evaluates it, and ptr serve serves it")
+            raise DataError(f"{folder} is a policy of lerobot-train: lerobot-eval evaluates it, ptr serve serves it")
         raise DataError(f"{file}: no such file; give the pretrained_model folder of a checkpoint")
     content = read_json(file, "copy the checkpoint again")
     if not isinstance(content, list) or not content:

@@ -127,12 +127,12 @@ def test_a_wrong_observation_is_one_line(act_folder, change, message):
         deployed.act([0], [RobotObservation(change.get("state", seen.state), images, TASK)])
 
 
-def test_ptr_eval_names_the_command_that_evaluates_it(act_folder, capsys):
+def test_ptr_eval_names_the_command_that_evaluates_it(act_folder):
     from ptr_robot.cli.main import run
 
     (act_folder / "train_config.json").write_text("{}")
-    assert run(["eval", f"--policy.path={act_folder}", "--env.type=metaworld"]) == 1
-    assert "is a policy of lerobot-train: lerobot-eval evaluates it" in capsys.readouterr().err
+    with pytest.raises(DataError, match="is a policy of lerobot-train: lerobot-eval evaluates it"):
+        run(["eval", f"--policy.path={act_folder}", "--env.type=metaworld"])
 
 
 @pytest.fixture(scope="module")

@@ -146,7 +146,7 @@ def test_lerobots_own_weighting_is_refused():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"dim_feedforward": 24}, "has other sizes than these settings .*linear1.* give those of the checkpoint's"),
+        ({"dim_feedforward": 24}, "has other sizes than these settings .*linear.* give those of the checkpoint's"),
         ({"ptr": settings(ACT, scorer=ScorerConfig(hidden_dim=8))}, "its PTR has other sizes"),
     ],
     ids=["the base policy", "PTR"],

@@ -119,11 +119,11 @@ class DeployedLeRobotPolicy:
 
     def _batch(self, seen: RobotObservation) -> dict[str, Any]:
         """As LeRobot hands an observation to the preprocessor: one sample, images in [0, 1] with channels first."""
-        batch: dict[str, Any] = {"task": [seen.instruction]}
+        batch: dict[str, Any] = {"task": [seen.instruction]}  # tensors are copies: a message's arrays are read-only
         if self.state_dim:
-            batch[STATE] = self._frames(torch.from_numpy(self._state(seen)), num_dims=1, name="state")
+            batch[STATE] = self._frames(torch.tensor(self._state(seen)), num_dims=1, name="state")
         for key in self.camera_keys:
-            image = torch.from_numpy(self._image(seen, key)).movedim(-1, -3).float() / 255
+            image = torch.tensor(self._image(seen, key)).movedim(-1, -3).float() / 255
             batch[key] = self._frames(image, num_dims=3, name=f"image {key!r}")
         return batch
 
@@ -137,7 +137,7 @@ class DeployedLeRobotPolicy:
         return (values if has_history else values.expand(count, *values.shape)).unsqueeze(0)
 
     def _state(self, seen: RobotObservation) -> NDArray[np.float32]:  # (D,) or (n, D)
-        state = np.ascontiguousarray(seen.state, dtype=np.float32)
+        state = np.asarray(seen.state, dtype=np.float32)
         if state.ndim not in (1, 2) or state.shape[-1] != self.state_dim:
             raise ShapeError(f"the state has shape {state.shape}; the policy was trained with ({self.state_dim},)")
         if not np.isfinite(state).all():
@@ -158,4 +158,4 @@ class DeployedLeRobotPolicy:
                 f"the image {key!r} is {image.shape[-3]} x {image.shape[-2]}; {self.kind} was trained on "
                 f"{height} x {width} and does not resize: send that size"
             )
-        return np.ascontiguousarray(image)
+        return image

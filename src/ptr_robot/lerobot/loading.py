@@ -34,8 +34,8 @@ def load_with_fresh_heads(
         reason = str(error).splitlines()[-1].strip()
         if HEADS not in str(error):
             raise ConfigError(
-                f"{file}: has other sizes than these settings ({reason}); --policy.type starts with LeRobot's "
-                "defaults: give those of the checkpoint's config.json as --policy.* flags"
+                f"{file}: has other sizes than these settings ({reason}); --policy.type has LeRobot's defaults, "
+                "so give those of the checkpoint's config.json as --policy.* flags"
             ) from error
         raise ConfigError(
             f"{file}: its PTR has other sizes than these settings ({reason}); keep the run's own policy.ptr settings, "

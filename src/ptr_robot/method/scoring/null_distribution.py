@@ -72,7 +72,8 @@ class NullDistribution:
         scores: Values = (values - centres) / scales
         if self.lower_heap is None:
             return scores
-        return np.maximum(scores, np.minimum(self.lower_heap.standardise(values, tasks), HEAP_SCORE))
+        lifted: Values = np.maximum(scores, np.minimum(self.lower_heap.standardise(values, tasks), HEAP_SCORE))
+        return lifted
 
 
 def reference_moments(values: Values) -> tuple[float, float]:

@@ -26,6 +26,7 @@ _KEPT_BY_A_TRAINED_POLICY = ("head", "chunk_length", "image_size", "augment", "m
 _SCALES = {
     "tiny": TrainingScale(2000, global_chunks=64, learning_rate=1e-3, log_freq=50, save_freq=1000),
     "tiny-state": TrainingScale(2000, global_chunks=128, learning_rate=1e-3, log_freq=50, save_freq=1000),
+    "micro": TrainingScale(2000, global_chunks=64, learning_rate=2e-3, log_freq=50, save_freq=2000),
     "micro-state": TrainingScale(2000, global_chunks=64, learning_rate=2e-3, log_freq=50, save_freq=2000),
     "small": TrainingScale(20_000, global_chunks=128, learning_rate=3e-4, log_freq=100, save_freq=5000),
 }
@@ -37,7 +38,7 @@ class VLAChoice(PolicyChoice):
 
     # vla, or a type of your own package: by an entry point, or with --policy.discover_packages_path=PACKAGE.
     type: str = "vla"
-    # tiny, tiny-state, micro-state, small or being-h05.
+    # tiny, tiny-state, micro, micro-state, small or being-h05.
     preset: str = "tiny"
     # flow, diffusion or autoregressive; by default the preset's.
     head: str | None = None

@@ -174,3 +174,20 @@ def test_ordinary_texts_are_read_as_they_are(tmp_path):
     assert read_parquet(tmp_path / "pictures.parquet").to_pylist() == pictures.to_pylist()
     pq.write_table(table.slice(0, 0), tmp_path / "none.parquet")
     assert read_parquet(tmp_path / "none.parquet").num_rows == 0
+
+
+def test_types_that_arrow_does_not_know_are_one_line(tmp_path):
+    """The description of the types that Arrow keeps in the footer, letter by letter."""
+    file = tmp_path / "table.parquet"
+    pq.write_table(pa.table({"index": [1, 2]}), file)
+    sound = file.read_bytes()
+    first = sound.index(b"ARROW:schema")
+    complaints = []
+    for place in range(first, len(sound) - 8, 3):
+        file.write_bytes(sound[:place] + b"T" + sound[place + 1 :])
+        try:
+            read_parquet(file)
+        except DataError as error:
+            complaints.append(str(error))
+    assert complaints
+    assert not any("\n" in complaint for complaint in complaints)

@@ -82,6 +82,12 @@ def test_operators_of_ones_own(tmp_path):
     )
 
 
+@pytest.mark.parametrize("episodes", [0, 10**9])
+def test_as_many_episodes_are_planned_as_can_be(episodes):
+    with pytest.raises(ConfigError, match=f"episodes={episodes} must be 1 to 1000000"):
+        plan_episodes(["reach-v3"], episodes, {"brisk": 1.0}, seed=0)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

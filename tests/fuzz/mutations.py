@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
+DEEPEST_PLACE = 20
 DEEP: Any = "end"
 for _ in range(200):
     DEEP = [DEEP]
@@ -43,7 +44,9 @@ VALUES = (
 
 
 def places(value: Any, here: tuple = ()) -> list[tuple]:
-    """The ways to every value inside a JSON document, itself included."""
+    """The ways to every value inside a JSON document, itself included, down to what nobody nests by hand."""
+    if len(here) == DEEPEST_PLACE:
+        return [here]
     entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [here, *(place for key, inner in entries for place in places(inner, (*here, key)))]
 
@@ -54,7 +57,7 @@ def changed(draw, document: Any, most: int = 3) -> Any:
     result = copy.deepcopy(document)
     for _ in range(draw(st.integers(1, most))):
         place = draw(st.sampled_from(places(result)))
-        value = draw(VALUES)
+        value = copy.deepcopy(draw(VALUES))  # what is put in here may be changed in turn, and is drawn again
         if not place:
             result = value if draw(st.integers(0, 9)) == 0 else result
             continue

@@ -15,6 +15,7 @@ from ptr_robot.envs.performance import DemonstrationSeeds
 from ptr_robot.errors import ConfigError, did_you_mean
 
 Key = TypeVar("Key")
+MOST_EPISODES = 1_000_000  # of a task: every one is planned before the first is recorded
 # Raised when the same settings come to other episodes; what was recorded before is then recorded anew.
 COLLECTION_VERSION = 2
 _ROUNDING = 1e-9  # shares are sums of fractions: 0.6 of 40 must not come to 23.999
@@ -71,8 +72,8 @@ def plan_episodes(
 
     The share of all faulty ones comes first, since that is what is asked for; each operator's is one within it.
     """
-    if episodes_per_task < 1:
-        raise ConfigError(f"episodes={episodes_per_task} must be at least 1")
+    if not 1 <= episodes_per_task <= MOST_EPISODES:
+        raise ConfigError(f"episodes={episodes_per_task} must be 1 to {MOST_EPISODES}")
     if seed < 0:
         raise ConfigError(f"seed={seed} must be 0 or more")
     planned: list[PlannedDemonstration] = []

@@ -196,7 +196,7 @@ def _episode_rows(file: Path) -> list[dict[str, Any]]:
     parquet = require("pyarrow.parquet", "lerobot")
     try:
         names = [name for name in parquet.read_schema(file).names if not name.startswith("stats/")]
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, NotImplementedError) as error:  # the last is how Arrow calls a type it does not know
         raise DataError(f"{file}: not a readable parquet file ({error}); fetch the dataset again") from error
     rows: list[dict[str, Any]] = read_parquet(file, names).to_pylist()
     return rows
@@ -232,7 +232,7 @@ def read_parquet(path: Path, columns: list[str] | None = None) -> Any:
         _refuse_bomb(path, metadata)
         if not absent:
             return _read_table(path, metadata, columns)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, NotImplementedError) as error:  # the last is how Arrow calls a type it does not know
         reason = str(error).splitlines()[0]
         raise DataError(f"{path}: not a readable parquet file ({reason}); fetch it again") from error
     raise DataError(f"{path}: the column {absent[0]!r} is missing; fetch it again")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,13 @@ def run_sharded(config, processes) -> None:
     assert [rank.exitcode for rank in ranks] == [0, 0]
 
 
+def stopped_after_the_first_step(run: Path, copy: Path) -> Path:
+    shutil.copytree(run, copy, symlinks=True, ignore=shutil.ignore_patterns("000002"))
+    (copy / "checkpoints" / "last").unlink()
+    (copy / "checkpoints" / "last").symlink_to("000001")
+    return copy
+
+
 def assert_same_run(first, second) -> None:
     for file in FILES:
         tensors, expected = (load_file(latest_checkpoint(Path(c.output_dir)) / file) for c in (first, second))
@@ -75,7 +83,7 @@ def assert_same_run(first, second) -> None:
 
 
 @pytest.mark.parametrize("method", ["ptr", "sft"])
-def test_two_that_share_equal_one_and_one_goes_on_from_them(being_h, processes, tmp_path, method):
+def test_two_that_share_equal_one_and_either_goes_on_from_the_other(being_h, processes, tmp_path, method):
     """With PTR the EMA tower is shared as well; a chunk without a consequence on one of them stops nothing."""
     one = being_h(method=method, batch_size=4, output_dir=str(tmp_path / "one"))
     two = being_h(method=method, batch_size=2, output_dir=str(tmp_path / "two"))
@@ -85,6 +93,11 @@ def test_two_that_share_equal_one_and_one_goes_on_from_them(being_h, processes, 
     begun = Path(two.output_dir) / "checkpoints" / "000001"
     train(dataclasses.replace(two, batch_size=4, resume=True), checkpoint=begun)
     assert_same_run(two, one)
+    begun_by_one = dataclasses.replace(one, batch_size=2, resume=True, output_dir=str(tmp_path / "begun_by_one"))
+    checkpoints = stopped_after_the_first_step(Path(one.output_dir), Path(begun_by_one.output_dir)) / "checkpoints"
+    run_sharded(begun_by_one, processes)
+    assert (checkpoints / "last").resolve().name == "000002"
+    assert_same_run(begun_by_one, one)
 
 
 def test_an_empty_copy_holds_no_numbers_and_leaves_the_module_alone():

@@ -20,6 +20,7 @@ _ALIKE_METRES, _ALIKE_RADIANS = 0.025, 0.2  # grasps so near to each other fail 
 _SIDE_COST = 15.0  # a metre towards what the hand should stay away from
 _REACH_METRES = 0.70  # from the robot's base: further out the arm is nearly straight and the hand no longer obeys
 _REACH_COST = 10.0  # a metre beyond
+_EMPTY_COST = 3.0  # of a grasp with nothing in it
 _HAND_METRES = 0.17  # around an object: what a hand that takes it might touch
 _WALL_METRES = 0.006  # from the outside of a rim to the middle of its wall
 
@@ -110,8 +111,10 @@ def _with_cost(grasp: Grasp, own: Boxes, obstacles: Boxes, failed: Sequence[Gras
     between = grasp.point + _points_between(grasp.yaw)  # a panel there would be held with the object, or instead of it
     touched = obstacles.is_inside(np.concatenate([fingers, palm, between]), 0.006).sum()
     touched_own = own.is_inside(fingers, 0.001).sum() + own.is_inside(palm, 0.0).sum()
+    holds = own.is_inside(grasp.point + _held_points(grasp.yaw), 0.001).any()
     repeats = sum(grasp.is_like(other) for other in failed)
-    return grasp.with_cost(0.25 * abs(grasp.yaw) + 0.3 * float(touched + touched_own) + repeats)
+    against = 0.3 * float(touched + touched_own) + repeats + (0.0 if holds else _EMPTY_COST)
+    return grasp.with_cost(0.25 * abs(grasp.yaw) + against)
 
 
 def _stretch_cost(grasp: Grasp, base: Vector) -> float:
@@ -134,6 +137,11 @@ def _finger_points(yaw: float) -> npt.NDArray[np.float64]:  # (P, 3)
 def _points_between(yaw: float) -> npt.NDArray[np.float64]:  # (P, 3)
     """Points that the fingers pass on their way to each other."""
     return _grid(yaw, (-0.03, -0.02, -0.01, 0.01, 0.02, 0.03), (-0.011, 0.011), (-_TIP_METRES, 0.001))
+
+
+def _held_points(yaw: float) -> npt.NDArray[np.float64]:  # (P, 3)
+    """Points between the finger tips: the middle of a pot's outline is the gap between its body and its handle."""
+    return _grid(yaw, tuple(np.arange(-0.035, 0.036, 0.0025)), (0.0,), (-0.006, 0.0))
 
 
 def _palm_points(yaw: float) -> npt.NDArray[np.float64]:  # (P, 3)

@@ -14,7 +14,7 @@ from ptr_robot.envs.libero.skill import Skill
 
 _ABOVE_METRES = 0.06  # over the grasp, where the way down begins
 _LIFT_METRES = 0.06
-_FEWEST_CLOSE_FRAMES, _MOST_CLOSE_FRAMES = 6, 18
+_FEWEST_CLOSE_FRAMES, _MOST_CLOSE_FRAMES = 9, 18  # the grip grows for so long
 _STILL_METRES = 0.0004  # fingers that move less in a frame have closed: a thin rim takes longer than a box
 _OPEN_FRAMES = 6
 _TRAVEL_FRAMES = 45  # a way over something leads away from its end at first
@@ -25,6 +25,8 @@ _DRAWER_DEPTH_METRES = 0.04  # below a drawer's rim: from higher up an object ti
 _CLEARANCE_METRES = 0.02
 _SLOT_RATIO = 2.0  # a region so much longer than wide is a slot
 _LOST_METRES = 0.035  # an object so far from where the hand should have it is not in it
+_SWING_METRES = 0.02  # what swings stays as far from the hand as it was
+_EMPTY_METRES = 0.003  # between fingers that hold nothing
 _MISSED_METRES = 0.012  # fingers that end so far beside a grasp close on nothing
 
 
@@ -69,7 +71,8 @@ class PickAndPlace(Skill):
         return self._current_grasp().point
 
     def is_done(self) -> bool:
-        return self.phase in ("approach", "retreat") and super().is_done()
+        """Not before the hand has left: fingers that are still around an object would take it along."""
+        return self.phase == "approach" and super().is_done()
 
     def _begin(self, phase: str) -> None:
         super()._begin(phase)
@@ -236,5 +239,8 @@ class PickAndPlace(Skill):
         return self._scene.position(self.goal.subject)
 
     def _is_lost(self) -> bool:
+        """Whether the object is elsewhere; a plate that swings about the fingers keeps its distance, and is held."""
         offset = self._scene.position(self.goal.subject) - self._scene.hand
-        return bool(np.linalg.norm(offset - self._held_at) > _LOST_METRES)
+        has_moved = np.linalg.norm(offset - self._held_at) > _LOST_METRES
+        has_left = abs(np.linalg.norm(offset) - np.linalg.norm(self._held_at)) > _SWING_METRES
+        return bool(has_moved and (has_left or self._scene.opening < _EMPTY_METRES))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ptr_robot.data.lerobot.contents import EpisodeRecord, Feature, VideoSpan
+from ptr_robot.data.lerobot.parquet_footer import ColumnSize, column_sizes
 from ptr_robot.data.lerobot.templates import place_file
 from ptr_robot.errors import DataError, require
 from ptr_robot.text_files import read_json_object, read_json_objects
@@ -229,23 +230,24 @@ def read_parquet(path: Path, columns: list[str] | None = None) -> Any:
     try:
         metadata = parquet.read_metadata(path)
         absent = [column for column in columns or () if column not in metadata.schema.to_arrow_schema().names]
-        _refuse_bomb(path, metadata)
+        sizes = column_sizes(path)
+        _refuse_bomb(path, sizes)
         if not absent:
-            return _read_table(path, metadata, columns)
+            return _read_table(path, metadata, sizes, columns)
     except (OSError, ValueError, NotImplementedError) as error:  # the last is how Arrow calls a type it does not know
         reason = str(error).splitlines()[0]
         raise DataError(f"{path}: not a readable parquet file ({reason}); fetch it again") from error
     raise DataError(f"{path}: the column {absent[0]!r} is missing; fetch it again")
 
 
-def _read_table(path: Path, metadata: Any, columns: list[str] | None) -> Any:
+def _read_table(path: Path, metadata: Any, sizes: list[list[ColumnSize]], columns: list[str] | None) -> Any:
     """All at once, or in parts where there are texts: one that is stored once may stand in every row."""
     arrow, parquet = (require(name, "lerobot") for name in ("pyarrow", "pyarrow.parquet"))
     chosen = [field for field in metadata.schema.to_arrow_schema() if columns is None or field.name in columns]
     if not any("string" in str(field.type) for field in chosen):
         return parquet.read_table(path, columns=columns, partitioning=None)
     size = path.stat().st_size
-    rows = max(1, min(1024, _BYTES_AT_ONCE // max(1, _longest_text(metadata))))
+    rows = max(1, min(1024, _BYTES_AT_ONCE // max(1, _longest_text(metadata, sizes))))
     batches, held = [], 0
     with parquet.ParquetFile(path) as file:
         for batch in file.iter_batches(batch_size=rows, columns=columns):
@@ -257,17 +259,15 @@ def _read_table(path: Path, metadata: Any, columns: list[str] | None) -> Any:
     return arrow.Table.from_batches(batches) if batches else schema.empty_table()
 
 
-def _longest_text(metadata: Any) -> int:
+def _longest_text(metadata: Any, sizes: list[list[ColumnSize]]) -> int:
     """No text is longer, in bytes, than all that a group of rows stores of its column; pictures are no texts."""
     texts = [n for n in range(metadata.num_columns) if metadata.schema.column(n).logical_type.type == "STRING"]
-    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    return max((int(group.column(n).total_uncompressed_size) for group in groups for n in texts), default=0)
+    return max((group[n].num_bytes for group in sizes for n in texts if n < len(group)), default=0)
 
 
-def _refuse_bomb(path: Path, metadata: Any) -> None:
+def _refuse_bomb(path: Path, sizes: list[list[ColumnSize]]) -> None:
     """A few bytes may stand for any number of equal values: so many take the memory of what is not there."""
-    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
-    values = sum(group.column(column).num_values for group in groups for column in range(group.num_columns))
+    values = sum(column.num_values for group in sizes for column in group)
     if values > _FEW_VALUES + _VALUES_PER_BYTE * path.stat().st_size:
         raise DataError(f"{path}: {values} values in a file of {path.stat().st_size} bytes; no recording is like that")
 

@@ -177,3 +177,9 @@ def test_what_cannot_be_loaded_is_one_line(tmp_path):
     (folder / "policy_postprocessor.json").unlink()
     with pytest.raises(DataError, match="no such file; LeRobot saves a policy's processors"):
         DeployedLeRobotPolicy.load(folder)
+
+
+def test_a_damaged_config_is_named(tmp_path):
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(DataError, match=r"config\.json"):
+        DeployedLeRobotPolicy.load(tmp_path)

@@ -11,6 +11,7 @@ import torch
 
 from ptr_robot.policy.vla.registration import VLAChoice
 from ptr_robot.train.config import DatasetConfig, TrainConfig
+from ptr_robot.train.loop import train
 from ptr_robot.train.methods.registry import training_method
 
 from .datasets import record_dataset
@@ -69,3 +70,18 @@ def settings(state_data, tmp_path):
         return dataclasses.replace(config, **changes)
 
     return make
+
+
+@pytest.fixture(scope="module")
+def trained(state_data, tmp_path_factory):
+    """One run for all, not to be changed, and its settings."""
+    made: list = []
+
+    def get(config):
+        if not made:
+            folder = tmp_path_factory.mktemp("trained") / "run"
+            made.append(dataclasses.replace(config, output_dir=str(folder), steps=3, save_freq=3))
+            train(made[0])
+        return made[0]
+
+    return get

@@ -23,21 +23,6 @@ MODEL = "pretrained_model/model.safetensors"
 ADAM = "training_state/optimizer_state.safetensors"
 
 
-@pytest.fixture(scope="module")
-def trained(state_data, tmp_path_factory):
-    """One run for all, not to be changed, and its settings."""
-    made: list = []
-
-    def get(config):
-        if not made:
-            folder = tmp_path_factory.mktemp("trained") / "run"
-            made.append(dataclasses.replace(config, output_dir=str(folder), steps=3, save_freq=3))
-            train(made[0])
-        return made[0]
-
-    return get
-
-
 @pytest.fixture
 def own(settings, trained, tmp_path):
     """A copy of the run that a test may damage: the settings that resume it, and its checkpoint."""

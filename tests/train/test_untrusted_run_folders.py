@@ -17,7 +17,7 @@ from ptr_robot.train.loop import train
 from ptr_robot.train.trained import load_trained
 
 LONGEST_SECONDS = 120  # a pipe that is opened for reading waits for ever
-STATE, MODEL = "checkpoints/000001/training_state", "checkpoints/000001/pretrained_model"
+STATE, MODEL = "checkpoints/000003/training_state", "checkpoints/000003/pretrained_model"
 IN_A_RUN = [
     "train_config.json",
     "run.json",
@@ -28,8 +28,8 @@ IN_A_RUN = [
     "tensorboard",
     "checkpoints",
     "checkpoints/last",
-    "checkpoints/000001",
-    "checkpoints/.000002.partial",
+    "checkpoints/000003",
+    "checkpoints/.000004.partial",
     f"{STATE}/state.json",
     f"{STATE}/optimizer_state.safetensors",
     f"{STATE}/sums.safetensors",
@@ -51,27 +51,12 @@ def nobody_waits():
     signal.signal(signal.SIGALRM, before)
 
 
-@pytest.fixture(scope="module")
-def trained(state_data, tmp_path_factory):
-    """One run for all, not to be changed, and its settings."""
-    made: list = []
-
-    def get(config):
-        if not made:
-            folder = tmp_path_factory.mktemp("trained") / "run"
-            made.append(dataclasses.replace(config, output_dir=str(folder), steps=1, save_freq=1))
-            train(made[0])
-        return made[0]
-
-    return get
-
-
 @pytest.fixture
 def own(settings, trained, tmp_path):
     """The settings that resume a copy of the run, and the copy."""
     config = trained(settings())
     run = Path(shutil.copytree(config.output_dir, tmp_path / "run", symlinks=True))
-    return dataclasses.replace(config, output_dir=str(run), resume=True, steps=2), run
+    return dataclasses.replace(config, output_dir=str(run), resume=True, steps=4), run
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -65,10 +65,7 @@ def _policy_type(folder: Path) -> str | None:
     """The type that LeRobot's config.json names; one of ``ptr train`` has another layout."""
     if not (folder / CONFIG).is_file() or declared_type(folder) is not None:
         return None
-    try:
-        kind = read_json_object(folder / CONFIG, REMEDY).get("type")
-    except DataError:
-        return None
+    kind = read_json_object(folder / CONFIG, REMEDY).get("type")
     return kind if isinstance(kind, str) else None
 
 

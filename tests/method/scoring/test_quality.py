@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from ptr_robot.method.scoring import verdicts
 from ptr_robot.method.scoring.check import check
 from ptr_robot.method.scoring.combination import Mixture
 from ptr_robot.method.scoring.injections import INJECTORS
-from ptr_robot.method.scoring.quality import CHANNEL_NAMES, QualityConfig, assess
+from ptr_robot.method.scoring.quality import CHANNEL_NAMES, Quality, QualityConfig, assess
 from ptr_robot.method.scoring.recordings import Recordings
 from ptr_robot.method.scoring.verdicts import DROP, FLAG, decide, expected_mistakes
 
@@ -129,24 +130,26 @@ def test_states_that_never_move_are_scored() -> None:
     assert len(decide(found, NAMES)) == 12
 
 
+def suspicious(quality: Quality, channel: str, places: Iterable[int], score: float, mixture: Mixture) -> Quality:
+    """Ordinary in every channel but one, in which these places have that score; what was set so before stays."""
+    number = CHANNEL_NAMES.index(channel)
+    scores = np.where(np.isfinite(quality.scores), np.where(quality.scores >= 12.0, quality.scores, 0.0), np.nan)
+    scores[list(places), number] = score
+    mixtures = list(quality.combination.mixtures)
+    mixtures[number] = mixture
+    combination = replace(quality.combination, mixtures=tuple(mixtures), threshold=2.0)
+    evidence = combination.evidence(scores)
+    return replace(quality, scores=scores, combination=combination, evidence=evidence, labels=quality.given)
+
+
 def test_few_suspicious_episodes_are_dropped_only_where_chance_cannot_be(quality) -> None:
     """Evidence that compares: moderate for four of 24 episodes, then beyond chance for one of them."""
-    ending = CHANNEL_NAMES.index("ending")
-    scores = np.where(np.isfinite(quality.scores), 0.0, np.nan)
     places = [0, 7, 14, 21]  # no session of their own
-    scores[places, ending] = 12.0
-    mixtures = list(quality.combination.mixtures)
-    mixtures[ending] = Mixture(0.2, 0.2)
-    combination = replace(quality.combination, mixtures=tuple(mixtures), threshold=2.0)
-    few = replace(quality, scores=scores, combination=combination, evidence=combination.evidence(scores))
-    few = replace(few, labels=few.given)
+    few = suspicious(quality, "ending", places, 12.0, Mixture(0.2, 0.2))
     assert (few.evidence[places] > 2.0).all()
     assert (few.evidence[places] < 12.0).all()
     assert [one.verdict for one in decide(few, NAMES)].count(DROP) == 1
-    scores[14, CHANNEL_NAMES.index("phase")] = 60.0
-    mixtures[CHANNEL_NAMES.index("phase")] = Mixture(0.2, 0.1)
-    combination = replace(combination, mixtures=tuple(mixtures))
-    beyond = replace(few, scores=scores, combination=combination, evidence=combination.evidence(scores))
+    beyond = suspicious(few, "phase", [14], 60.0, Mixture(0.2, 0.1))
     assert beyond.evidence[14] > 12.0
     assert decide(beyond, NAMES)[14].verdict == DROP
 
@@ -154,15 +157,7 @@ def test_few_suspicious_episodes_are_dropped_only_where_chance_cannot_be(quality
 @pytest.mark.parametrize(("num_suspicious", "mild"), [(12, DROP), (3, FLAG)])
 def test_an_unusual_start_explains_as_much_as_it_is_unusual(num_suspicious, mild, quality, monkeypatch) -> None:
     """All of the evidence where few episodes need an excuse, and otherwise its share of it."""
-    ending = CHANNEL_NAMES.index("ending")
-    scores = np.where(np.isfinite(quality.scores), 0.0, np.nan)
-    places = np.arange(0, 24, 2)[:num_suspicious]
-    scores[places, ending] = 30.0
-    mixtures = list(quality.combination.mixtures)
-    mixtures[ending] = Mixture(0.4, 0.2)
-    combination = replace(quality.combination, mixtures=tuple(mixtures), threshold=2.0)
-    found = replace(quality, scores=scores, combination=combination, evidence=combination.evidence(scores))
-    found = replace(found, labels=found.given)
+    found = suspicious(quality, "ending", range(0, 2 * num_suspicious, 2), 30.0, Mixture(0.4, 0.2))
     novelty = np.zeros(24)
     novelty[[0, 2]] = [1.6, 5.0]  # a little unusual, and one that no other episode has
     monkeypatch.setattr(verdicts, "start_novelty", lambda *_: novelty)

@@ -17,7 +17,7 @@ from ptr_robot.policy.vla.registration import VLAChoice
 from ptr_robot.study.engine import runner
 from ptr_robot.study.engine.job_workers import JobResult
 from ptr_robot.study.engine.jobs import Job
-from ptr_robot.train.checkpoint import latest_checkpoint
+from ptr_robot.train.checkpoint_folders import latest_checkpoint
 from ptr_robot.train.config import DatasetConfig, TrainConfig
 from ptr_robot.train.loop import train
 from ptr_robot.train.records import read_records

@@ -140,7 +140,7 @@ class Supervisor:
             return 0
         if self.fault == "full":
             return errno.ENOSPC
-        if self.fault == "torn":
+        if self.fault == "torn" and call.size > 1:  # logs that go by the clock may have moved the call's number
             request.write_half()
         os.kill(request.process, signal.SIGKILL)
         return errno.EINTR

@@ -20,7 +20,7 @@ from ptr_robot.eval.results import read_results
 from ptr_robot.policy.vla.registration import VLAChoice
 from ptr_robot.scorers.marks import read_marks
 from ptr_robot.study.spec.definition_file import read_study
-from ptr_robot.train.checkpoint import latest_checkpoint
+from ptr_robot.train.checkpoint_folders import latest_checkpoint
 from ptr_robot.train.config import DatasetConfig, TrainConfig
 from ptr_robot.train.episode_weights import read_episode_weights
 from ptr_robot.train.loop import train

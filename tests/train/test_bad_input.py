@@ -16,7 +16,7 @@ from ptr_robot.files import process_lock
 from ptr_robot.policy.vla.registration import VLAChoice
 from ptr_robot.train import optimisation
 from ptr_robot.train.build import build_parts
-from ptr_robot.train.checkpoint import latest_checkpoint
+from ptr_robot.train.checkpoint_folders import latest_checkpoint
 from ptr_robot.train.loop import train
 from ptr_robot.train.run_folder import check_free
 

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 
 from ptr_robot.cli.train import read_flags
 from ptr_robot.errors import ConfigError
-from ptr_robot.train.checkpoint import latest_checkpoint
+from ptr_robot.train.checkpoint_folders import latest_checkpoint
 from ptr_robot.train.processes import check_launcher, trains_on_cpu
 
 from .test_distributed import train_on_two

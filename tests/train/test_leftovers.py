@@ -10,9 +10,12 @@ import pytest
 
 from ptr_robot.data.segments.loader import LostWorkerError
 from ptr_robot.errors import ConfigError
+from ptr_robot.eval.saved_policy import checkpoint_folder
 from ptr_robot.train.checkpoint import remove_unfinished
+from ptr_robot.train.checkpoint_folders import latest_checkpoint
 from ptr_robot.train.loop import Trainer, train
 from ptr_robot.train.run_folder import check_free
+from ptr_robot.train.trained import pretrained_folder
 
 from .test_resume import assert_same_run
 
@@ -58,3 +61,15 @@ def test_a_killed_data_worker_costs_nothing_of_what_was_learnt(settings, tmp_pat
             train(config)
     train(dataclasses.replace(config, resume=True))
     assert_same_run(Path(undisturbed.output_dir), Path(config.output_dir))
+
+
+def test_a_run_that_was_killed_before_it_named_its_last_checkpoint_is_found_and_named_again(settings):
+    config = settings()
+    run = Path(config.output_dir)
+    train(config)
+    saved = latest_checkpoint(run)
+    (run / "checkpoints/last").unlink()
+    assert checkpoint_folder(run) == saved
+    assert pretrained_folder(run) == saved / "pretrained_model"
+    train(dataclasses.replace(config, resume=True))
+    assert (run / "checkpoints/last").resolve() == saved

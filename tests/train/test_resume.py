@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 from ptr_robot.errors import ConfigError, DataError, PTRError
 from ptr_robot.train.build import build_parts
-from ptr_robot.train.checkpoint import latest_checkpoint
+from ptr_robot.train.checkpoint_folders import latest_checkpoint
 from ptr_robot.train.config import OptimizerConfig, resolve
 from ptr_robot.train.episode_records import EpisodeLedger
 from ptr_robot.train.interruption import StopRequest

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from ptr_robot.errors import ConfigError
 from ptr_robot.train.build import build_parts
-from ptr_robot.train.checkpoint import latest_checkpoint
+from ptr_robot.train.checkpoint_folders import latest_checkpoint
 from ptr_robot.train.config import WeightsConfig, resolve
 from ptr_robot.train.loop import train
 from ptr_robot.train.optimisation import Optimiser

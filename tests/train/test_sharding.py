@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from ptr_robot.errors import ConfigError
 from ptr_robot.policy.being_h.registration import BeingHChoice
-from ptr_robot.train.checkpoint import latest_checkpoint
+from ptr_robot.train.checkpoint_folders import latest_checkpoint
 from ptr_robot.train.config import DatasetConfig
 from ptr_robot.train.loop import train
 from ptr_robot.train.records import read_records

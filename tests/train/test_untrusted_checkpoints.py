@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from ptr_robot.errors import ConfigError, DataError
 from ptr_robot.policy.registry import load_policy
 from ptr_robot.policy.vla.config import VisionConfig
-from ptr_robot.train.checkpoint import latest_checkpoint
+from ptr_robot.train.checkpoint_folders import latest_checkpoint
 from ptr_robot.train.loop import train
 from ptr_robot.train.sources import check_same_sources, read_sources
 from ptr_robot.train.trained import load_trained

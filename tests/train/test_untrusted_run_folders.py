@@ -12,7 +12,7 @@ import pytest
 
 from ptr_robot.cli.train import read_flags
 from ptr_robot.errors import PTRError
-from ptr_robot.train.checkpoint import latest_checkpoint
+from ptr_robot.train.checkpoint_folders import latest_checkpoint
 from ptr_robot.train.loop import train
 from ptr_robot.train.trained import load_trained
 

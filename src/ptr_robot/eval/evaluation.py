@@ -30,8 +30,8 @@ from ptr_robot.eval.success_statistics import Interval
 from ptr_robot.files import atomic_file, file_identity, fingerprint, process_lock
 from ptr_robot.policy.registry import read_policy_config
 from ptr_robot.text_files import read_json
-from ptr_robot.train.checkpoint import FOLDER as CHECKPOINTS
-from ptr_robot.train.checkpoint import PRETRAINED
+from ptr_robot.train.checkpoint_folders import FOLDER as CHECKPOINTS
+from ptr_robot.train.checkpoint_folders import PRETRAINED
 from ptr_robot.train.sources import SourceRecord, read_sources
 from ptr_robot.train.trained import pretrained_folder
 

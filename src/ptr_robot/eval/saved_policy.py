@@ -13,10 +13,9 @@ from ptr_robot.envs.base import CameraConfig, EnvironmentType
 from ptr_robot.errors import ConfigError
 from ptr_robot.eval.rollout_policy import RolloutEpisode, RolloutObservation
 from ptr_robot.policy.deployed import DeployedPolicy, RobotObservation
+from ptr_robot.train.checkpoint_folders import latest_checkpoint
 from ptr_robot.train.sources import SourceRecord
 from ptr_robot.train.trained import load_trained, pretrained_folder
-
-LAST_CHECKPOINT = Path("checkpoints") / "last"
 
 
 class CheckpointPolicy:
@@ -72,8 +71,7 @@ def load_rollout_policy(
 
 def checkpoint_folder(path: Path) -> Path:
     """The checkpoint that ``path`` means: a run folder stands for its last one."""
-    last = path.expanduser() / LAST_CHECKPOINT
-    return last.resolve() if last.is_dir() else path.expanduser()
+    return latest_checkpoint(path.expanduser()) or path.expanduser()
 
 
 def same_checkpoint(one: Path, other: Path) -> bool:

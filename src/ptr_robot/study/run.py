@@ -44,6 +44,9 @@ def run_study(study: Study, root: Path, num_workers: int, watch: Watcher, *, kee
     with occupied(root, "study"):
         write_json(root / STUDY_FILE, dataclasses.asdict(study))
         cells = plan_cells(study, root, keeps_checkpoints=keeps_checkpoints)
+        for cell in cells:
+            if cell.is_done():
+                cell.run_stage.discard_if_spent()  # a killed run may have left it
         run_jobs(with_recorders(with_needed(cells), num_workers), num_workers, root, watch)
 
 

@@ -17,7 +17,7 @@ from ptr_robot.method.ptr.algorithm import PTR
 from ptr_robot.method.ptr.config import PTRConfig
 from ptr_robot.method.ptr.targets import EMATargetEncoder
 from ptr_robot.policy.interface import Policy
-from ptr_robot.train.checkpoint import PRETRAINED, STATE
+from ptr_robot.train.checkpoint_folders import PRETRAINED, STATE
 from ptr_robot.train.config import RunPlan
 from ptr_robot.train.given_verdicts import read_given_verdicts
 from ptr_robot.train.methods.base import BeforeTraining, Preparation

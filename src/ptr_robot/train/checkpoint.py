@@ -9,15 +9,11 @@ from pathlib import Path
 from torch import Tensor
 
 from ptr_robot.errors import DataError
+from ptr_robot.train.checkpoint_folders import FOLDER, PRETRAINED, STATE, latest_checkpoint, point_last
 from ptr_robot.train.config import TrainConfig
 from ptr_robot.train.config_file import write_config
 from ptr_robot.train.trained import TrainedPolicy, save_trained
 from ptr_robot.train.training_state import GatheredState, TrainingState
-
-FOLDER = "checkpoints"
-LAST = "last"
-PRETRAINED = "pretrained_model"
-STATE = "training_state"
 
 
 def save_checkpoint(
@@ -41,7 +37,7 @@ def save_checkpoint(
         _sync(partial)
         shutil.rmtree(place, ignore_errors=True)  # of a run that was resumed from an earlier checkpoint
         partial.replace(place)
-        _point_last(place)
+        point_last(place)
     except (OSError, DataError) as error:
         kept = latest_checkpoint(run)
         remains = f"the last whole checkpoint is {kept}" if kept else "there is no earlier checkpoint"
@@ -51,15 +47,6 @@ def save_checkpoint(
     return place
 
 
-def latest_checkpoint(run: Path) -> Path | None:
-    """The one saved last, which need not have the highest step: a run may have been resumed from an earlier one."""
-    last = run / FOLDER / LAST
-    if last.is_dir():
-        return last.resolve()
-    numbered = [folder for folder in (run / FOLDER).glob("[0-9]*") if folder.name.isdigit()]
-    return max(numbered, key=lambda folder: int(folder.name), default=None)
-
-
 def remove_unfinished(run: Path) -> None:
     """Clear what a killed run left of checkpoints that it was writing; to be called by the run's only process."""
     for partial in (run / FOLDER).glob(".*.partial"):
@@ -67,13 +54,6 @@ def remove_unfinished(run: Path) -> None:
             shutil.rmtree(partial, ignore_errors=True)
         else:
             partial.unlink(missing_ok=True)
-
-
-def _point_last(place: Path) -> None:
-    link = place.with_name(f".{LAST}.partial")
-    link.unlink(missing_ok=True)
-    link.symlink_to(place.name)
-    link.replace(place.with_name(LAST))
 
 
 def _sync(folder: Path) -> None:

@@ -15,7 +15,8 @@ from ptr_robot.data.segments.batch import SegmentBatch
 from ptr_robot.data.segments.loader import LostWorkerError, SegmentLoader
 from ptr_robot.errors import ConfigError, NonFiniteError
 from ptr_robot.train.build import RunParts, build_parts
-from ptr_robot.train.checkpoint import STATE, latest_checkpoint, remove_unfinished, save_checkpoint
+from ptr_robot.train.checkpoint import remove_unfinished, save_checkpoint
+from ptr_robot.train.checkpoint_folders import FOLDER, LAST, STATE, latest_checkpoint, point_last
 from ptr_robot.train.config import RunPlan, TrainConfig
 from ptr_robot.train.episode_records import EPISODE_SCORES_FILE, EpisodeLedger
 from ptr_robot.train.interruption import StopRequest
@@ -63,6 +64,8 @@ def train(config: TrainConfig, *, checkpoint: Path | None = None) -> TrainResult
         if accelerator.is_main_process:
             check_free(plan.output_dir, resume=config.resume)  # another run may have come and gone meanwhile
             remove_unfinished(plan.output_dir)
+            if checkpoint is not None and not (plan.output_dir / FOLDER / LAST).is_dir():
+                point_last(checkpoint)  # the run was killed before it could
         with others_may_end(plan.output_dir):
             accelerator.wait_for_everyone()
             return Trainer(plan, parts, accelerator).run(checkpoint if config.resume else None)

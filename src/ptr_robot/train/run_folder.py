@@ -17,7 +17,7 @@ from ptr_robot.errors import ConfigError, DataError
 from ptr_robot.files import atomic_file, process_lock, refuse_foreign_files
 from ptr_robot.text_files import read_json
 from ptr_robot.train.build import RunParts
-from ptr_robot.train.checkpoint import FOLDER as CHECKPOINTS_FOLDER
+from ptr_robot.train.checkpoint_folders import FOLDER as CHECKPOINTS_FOLDER
 from ptr_robot.train.config import RunPlan
 from ptr_robot.train.config_file import CONFIG_FILE, write_config
 from ptr_robot.train.records import RECORDS_FILE, TENSORBOARD_FOLDER, WANDB_ID_FILE

@@ -16,6 +16,7 @@ from ptr_robot.policy.policy_files import load_weights
 from ptr_robot.policy.recursion import ChunkPredictor
 from ptr_robot.policy.registry import load_policy, save_policy
 from ptr_robot.text_files import read_json_object
+from ptr_robot.train.checkpoint_folders import PRETRAINED, latest_checkpoint
 from ptr_robot.train.sources import SourceRecord, read_sources, write_sources
 from ptr_robot.train.tensor_files import save_tensors
 
@@ -73,10 +74,9 @@ def pretrained_folder(path: Path) -> Path:
 
     A name of the form owner/name that is no folder here is looked for on the hub.
     """
-    for nested in ("checkpoints/last/pretrained_model", "pretrained_model"):
-        if (path.expanduser() / nested).is_dir():
-            return path.expanduser() / nested
-    return local_folder(path.expanduser())
+    named = path.expanduser()
+    folder = (latest_checkpoint(named) or named) / PRETRAINED
+    return folder if folder.is_dir() else local_folder(named)
 
 
 def _load_belief(folder: Path, policy: Policy) -> BeliefTokenizer | None:

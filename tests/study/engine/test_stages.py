@@ -76,3 +76,24 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
         claim(tmp_path)
     claim(tmp_path / "new")
     claim(tmp_path / "new")
+
+
+def test_only_what_is_spent_is_discarded_and_half_of_it_does_not_pass_for_whole(
+    tmp_path: Path,
+) -> None:
+    stage, log = Stage(tmp_path, "runs/a", {}), []
+    stage.run(work(stage, log))
+    stage.discard_if_spent()
+    assert stage.is_complete
+    stage.spend()
+    assert stage.is_complete
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("shutil.rmtree", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            stage.discard_if_spent()
+    assert stage.output.is_dir()
+    assert not stage.is_complete
+    assert not stage.is_begun
+    stage.discard_if_spent()
+    assert not stage.output.exists()
+    assert not list((tmp_path / "stages").iterdir())

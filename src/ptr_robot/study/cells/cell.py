@@ -26,7 +26,7 @@ from ptr_robot.study.engine.jobs import Job
 from ptr_robot.study.engine.stages import Stage
 from ptr_robot.study.spec.definition import EvaluationSettings, PolicySettings, TrainingSettings
 from ptr_robot.study.spec.method_row import MethodRow
-from ptr_robot.train.checkpoint import latest_checkpoint
+from ptr_robot.train.checkpoint_folders import latest_checkpoint
 
 RUNS_FOLDER = "runs"
 WEIGHTS_FOLDER = "weights"
@@ -144,15 +144,16 @@ class Cell(Job):
             num_training_episodes=data.num_training_episodes(scored, self.row),
             curves=curves_of(self.run_folder),
         )
-        if not self.keeps_checkpoints:
-            self.run_stage.discard()
         seconds = {
             "prepare": prepared - started,
             "train": trained - prepared,
             "evaluate": evaluated - trained,
             "record": time.monotonic() - evaluated,
         }
+        if not self.keeps_checkpoints:
+            self.run_stage.spend()
         write_record(self.root, dataclasses.replace(record, seconds=seconds))
+        self.run_stage.discard_if_spent()
 
     def _train(self, data: CellData) -> None:
         """From the start, or from the checkpoint that an interrupted run of the same settings saved."""

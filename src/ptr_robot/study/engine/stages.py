@@ -16,7 +16,7 @@ from ptr_robot.files import atomic_file, fingerprint, process_lock
 from ptr_robot.text_files import read_json
 
 MARKERS = "stages"
-BEGUN, COMPLETE = "begun", "complete"
+BEGUN, COMPLETE, SPENT = "begun", "complete", "spent"
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,8 @@ class Stage:
 
     def begin(self) -> None:
         """Remove what an interrupted or a different run of this stage left, and note what is being made."""
-        self._marker(COMPLETE).unlink(missing_ok=True)
+        for state in (COMPLETE, SPENT):
+            self._marker(state).unlink(missing_ok=True)
         shutil.rmtree(self.output, ignore_errors=True)
         self._mark(BEGUN)
 
@@ -64,11 +65,18 @@ class Stage:
         self._mark(COMPLETE)
         self._marker(BEGUN).unlink(missing_ok=True)
 
-    def discard(self) -> None:
-        """Remove the output and every note of it."""
-        shutil.rmtree(self.output, ignore_errors=True)
+    def spend(self) -> None:
+        """Note that nobody needs the output once its user's result is written, so that a kill in between is no loss."""
+        self._mark(SPENT)
+
+    def discard_if_spent(self) -> None:
+        """Remove what is no longer needed: its notes before it, so that what a kill leaves is not taken for whole."""
+        if not self._marker(SPENT).exists():
+            return
         for state in (BEGUN, COMPLETE):
             self._marker(state).unlink(missing_ok=True)
+        shutil.rmtree(self.output, ignore_errors=True)
+        self._marker(SPENT).unlink(missing_ok=True)
 
     def run(self, work: Callable[[], object]) -> bool:
         """Do the work unless it is done already; gives whether anything was done."""

@@ -4,6 +4,8 @@ import json
 import shutil
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from ptr_robot.audit.score_files import EPISODES_FILE, FRAMES_FILE, SUMMARY_FILE, read_scores, write_scores
@@ -53,4 +55,15 @@ def test_a_foreign_summary_is_refused(score_folder, tmp_path, change):
     summary = json.loads((folder / SUMMARY_FILE).read_text()) | change
     (folder / SUMMARY_FILE).write_text(json.dumps(summary))
     with pytest.raises(DataError, match="again"):
+        read_scores(folder)
+
+
+@pytest.mark.parametrize("name", ["index", "episode_index", "frame_index"])
+def test_a_frame_without_a_number_is_refused(score_folder, tmp_path, name):
+    folder = shutil.copytree(score_folder, tmp_path / "scores")
+    table = pq.read_table(folder / FRAMES_FILE)
+    values = [None, *table.column(name).to_pylist()[1:]]
+    table = table.set_column(table.column_names.index(name), name, pa.array(values, type=pa.int64()))
+    pq.write_table(table, folder / FRAMES_FILE)
+    with pytest.raises(DataError, match=f"damaged.*{name!r} holds float64"):
         read_scores(folder)

@@ -122,9 +122,9 @@ def read_scores(folder: Path) -> Scores:
         return Scores(
             rows=episodes.rows,
             frames=FrameScores(
-                index=columns["index"].astype(np.int64),
-                episode_index=columns["episode_index"].astype(np.int64),
-                frame_index=columns["frame_index"].astype(np.int64),
+                index=_whole_numbers(columns, "index"),
+                episode_index=_whole_numbers(columns, "episode_index"),
+                frame_index=_whole_numbers(columns, "frame_index"),
                 weight=columns["weight"].astype(np.float32),
                 evidence={
                     name.removeprefix(EVIDENCE): values.astype(np.float32)
@@ -140,6 +140,14 @@ def read_scores(folder: Path) -> Scores:
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise DataError(f"{folder}: the scores are damaged ({error}); score the dataset again") from error
+
+
+def _whole_numbers(columns: Mapping[str, NDArray[Any]], name: str) -> NDArray[np.int64]:  # (N,)
+    """A column of numbers that name something: a missing one is no number, and NumPy would make one of it."""
+    values = columns[name]
+    if values.dtype.kind not in "iu":
+        raise ValueError(f"the column {name!r} holds {values.dtype}, not whole numbers")
+    return values.astype(np.int64)
 
 
 def _read_table(file: Path, columns: Sequence[str]) -> Any:

@@ -34,7 +34,7 @@ from ptr_robot.method.scoring.recordings import Recording, Recordings
 from ptr_robot.method.scoring.verdicts import DROP, decide
 from ptr_robot.scorers import EpisodeSet, Track, get_scorer, scorer_names
 from ptr_robot.scorers.recordings import read_recordings, state_keys_of
-from ptr_robot.study.spec.definition import CorruptionSettings
+from ptr_robot.study.spec.setting import CorruptionSettings
 
 CHUNK_LENGTH = 16
 NOT_COMPLETED = "not_completed"

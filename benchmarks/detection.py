@@ -8,6 +8,7 @@
 A dataset whose ground truth names faulty operators is judged as it is. One without faults gets the paper's corruptions
 first, and faults injected into a third of its episodes; it is also judged as it is, to see how many good ones are lost.
 With ``--add_faults`` that is done to every dataset; what was faulty before is left out of the comparison.
+``--state_keys observation.state`` leaves out where the simulator's objects are, which no robot's dataset tells.
 The first table has, by fault, the chance that a good episode is ranked above a faulty one of the same task (AUROC),
 pooled over pairs of all datasets, and the interval of `ptr score`'s over tasks and datasets; the second what
 `ptr score` drops. Nothing here trains a policy.
@@ -20,6 +21,7 @@ import resource
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -34,7 +36,7 @@ from ptr_robot.method.scoring.recordings import Recording, Recordings
 from ptr_robot.method.scoring.verdicts import DROP, decide
 from ptr_robot.scorers import EpisodeSet, Track, get_scorer, scorer_names
 from ptr_robot.scorers.recordings import read_recordings, state_keys_of
-from ptr_robot.study.spec.definition import CorruptionSettings
+from ptr_robot.study.spec.setting import CorruptionSettings
 
 CHUNK_LENGTH = 16
 NOT_COMPLETED = "not_completed"
@@ -118,10 +120,10 @@ def _interval(pairs: list[tuple[float, int]]) -> str:
     return f"[{low:.2f}, {high:.2f}]"
 
 
-def read(folder: Path) -> EpisodeSet:
-    """A dataset as ``ptr score`` reads it."""
+def read(folder: Path, state_keys: Sequence[str] = ()) -> EpisodeSet:
+    """A dataset as ``ptr score`` reads it; by default with LeRobot's usual states."""
     index = open_index(folder, skip_bad_episodes=True, camera_keys=())
-    data = read_recordings(index, state_keys_of(index), "action", CHUNK_LENGTH)
+    data = read_recordings(index, state_keys_of(index, state_keys), "action", CHUNK_LENGTH)
     tracks = tuple(
         Track(record.episode_index, data.instructions[episode.task], episode.states, episode.actions)
         for record, episode in zip(data.records, data.recordings.episodes, strict=True)
@@ -160,9 +162,9 @@ def with_injected(episodes: EpisodeSet, kind: str, seed: int) -> tuple[EpisodeSe
     return replace(episodes, tracks=tuple(tracks)), kinds
 
 
-def judge_clean(table: Table, folder: Path, scratch: Path, number: int) -> None:
+def judge_clean(table: Table, folder: Path, scratch: Path, number: int, state_keys: Sequence[str]) -> None:
     """As it is, with the paper's corruptions, and with injected faults."""
-    episodes = read(folder)
+    episodes = read(folder, state_keys)
     before = known_faults(folder, episodes)
     if not any(before):
         table.judge(episodes, before, "no fault")
@@ -171,7 +173,7 @@ def judge_clean(table: Table, folder: Path, scratch: Path, number: int) -> None:
             continue
         copy = scratch / f"{number}-{corruption.kind}"
         corrupt_dataset(folder, copy, corruption.corruptions(), seed=number, link_videos=True)
-        changed = read(copy)
+        changed = read(copy, state_keys)
         after = known_faults(copy, changed)
         kinds = [own if own == known else (title,) for own, known in zip(after, before, strict=True)]
         table.judge(changed, kinds, title)
@@ -213,6 +215,7 @@ def main() -> None:
     parser.add_argument("--scorers", nargs="+", default=list(scorer_names()), choices=scorer_names())
     parser.add_argument("--scale", action="store_true", help="measure cost on made episodes instead")
     parser.add_argument("--add_faults", action="store_true", help="add faults to datasets that have some, too")
+    parser.add_argument("--state_keys", nargs="+", default=[], help="features that are the state")
     arguments = parser.parse_args()
     if arguments.scale:
         measure_scale()
@@ -224,12 +227,12 @@ def main() -> None:
         for number, folder in enumerate(arguments.datasets):
             if not (folder / "meta").is_dir():
                 parser.error(f"{folder} is no dataset; record one there with ptr collect")
-            episodes = read(folder)
+            episodes = read(folder, arguments.state_keys)
             kinds = known_faults(folder, episodes)
             if any(kinds) and not arguments.add_faults:
                 table.judge(episodes, kinds, "executed")
             else:
-                judge_clean(table, folder, Path(scratch), number)
+                judge_clean(table, folder, Path(scratch), number, arguments.state_keys)
     table.print()
 
 

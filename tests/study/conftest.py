@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +14,13 @@ from ptr_robot.data.robots import load_robot
 from ptr_robot.data.robots.normalisers import Normaliser
 from ptr_robot.data.robots.slots import SlotMap
 from ptr_robot.data.segments.source import UnifiedMap
+from ptr_robot.envs.libero.installation import ASSETS_VARIABLE
 from ptr_robot.method.ptr.belief import BeliefTokenizer
 from ptr_robot.method.ptr.config import BeliefConfig
 from ptr_robot.policy.vla.policy import build_policy
 from ptr_robot.train.sources import SourceRecord
 from ptr_robot.train.trained import TrainedPolicy, save_trained
+from tests.data.conftest import g1 as g1
 from tests.policy.conftest import small_config
 
 CAMERA_KEY = "observation.images.corner2"
@@ -73,3 +77,13 @@ def other_run(tmp_path_factory: pytest.TempPathFactory):
         return save_run(make_trained(**changes), tmp_path_factory.mktemp("study") / "other")
 
     return make
+
+
+@pytest.fixture
+def libero_assets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LIBERO can be simulated here."""
+    if importlib.util.find_spec("libero") is None:
+        pytest.skip("hf-libero is not installed (make libero)")
+    if ASSETS_VARIABLE not in os.environ:
+        pytest.skip(f"{ASSETS_VARIABLE} names no folder of LIBERO's assets")
+    monkeypatch.setenv("LIBERO_CONFIG_PATH", str(tmp_path / "libero"))

@@ -23,6 +23,11 @@ SUMMARY_FILE = "ptr_score.json"
 FORMAT = 1
 
 
+def scores_folder(dataset: Path, named: str | None = None) -> Path:
+    """Where the scores of a dataset are: in the folder that was named, or in a place of their own."""
+    return Path(named or Path("outputs") / "score" / dataset.resolve().name).expanduser()
+
+
 @dataclass(frozen=True)
 class FrameScores:
     """One value a frame of every scored episode, episode by episode."""

@@ -51,14 +51,14 @@ def main(arguments: Sequence[str]) -> int:
 def _export_dataset(flags: ExportFlags) -> int:
     from ptr_robot.audit.export import export_dataset
     from ptr_robot.audit.report import check_same_dataset
-    from ptr_robot.audit.score_files import read_scores
+    from ptr_robot.audit.score_files import read_scores, scores_folder
     from ptr_robot.data.lerobot.index import find_folder, open_index
     from ptr_robot.scorers.decisions import decide
     from ptr_robot.scorers.marks import read_marks
 
     root = find_folder(flags.dataset)
     index = open_index(root, skip_bad_episodes=True, camera_keys=(), vector_keys=())
-    scores = read_scores(Path(flags.scores or Path("outputs") / "score" / root.resolve().name).expanduser())
+    scores = read_scores(scores_folder(root, flags.scores))
     check_same_dataset(index, scores)
     marked = Path(flags.verdicts).expanduser() if flags.verdicts else None
     marks = read_marks(marked, scores.rows, index.total_frames) if marked else {}

@@ -46,7 +46,7 @@ def make_report(flags: ReportFlags) -> WrittenReport:
 
     from ptr_robot.audit.page.build import PageSettings
     from ptr_robot.audit.report import write_report
-    from ptr_robot.audit.score_files import SUMMARY_FILE, read_scores
+    from ptr_robot.audit.score_files import SUMMARY_FILE, read_scores, scores_folder
     from ptr_robot.cli import score
     from ptr_robot.data.lerobot.index import find_folder, open_index
     from ptr_robot.progress import counting
@@ -54,7 +54,7 @@ def make_report(flags: ReportFlags) -> WrittenReport:
     root = find_folder(flags.dataset)
     keys = (flags.state_key, flags.action_key)
     index = open_index(root, skip_bad_episodes=True, camera_keys=(), vector_keys=keys)
-    folder = Path(flags.output_dir or Path("outputs") / "score" / root.resolve().name).expanduser()
+    folder = scores_folder(root, flags.output_dir)
     if not (folder / SUMMARY_FILE).is_file():
         score.main([str(root), f"--output_dir={folder}", f"--action_key={flags.action_key}"])
     scores = read_scores(folder)

@@ -37,6 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     flags = parse_flags(ScoreFlags, arguments, positional=("dataset",))
     if not flags.dataset:
         raise ConfigError("the dataset is missing: ptr score DATASET")
+    from ptr_robot.audit.score_files import scores_folder
     from ptr_robot.audit.scoring import check_settings
     from ptr_robot.audit.shared_reading import read_together
     from ptr_robot.data.lerobot.index import find_folder
@@ -47,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
     check_launcher()
     root = find_folder(flags.dataset)
     index = _open(root, settings)
-    folder = Path(flags.output_dir or Path("outputs") / "score" / root.resolve().name).expanduser()
+    folder = scores_folder(root, flags.output_dir)
     has_others = launched_processes() > 1
     if has_others and os.environ["RANK"] != "0":
         read_together(index, settings)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from ptr_robot.audit.page.build import few_episodes
-from ptr_robot.audit.score_files import Scores
+from ptr_robot.audit.score_files import Scores, scores_folder
 from ptr_robot.audit.scoring import counts
 from ptr_robot.errors import require
 from ptr_robot.scorers.episode_rows import EpisodeRow
@@ -27,7 +28,10 @@ def print_summary(scores: Scores, folder: Path, seconds: float) -> None:
     )
     for line in (*few_episodes(len(rows)), *_reasons(rows), *_corrected(rows), *scores.statements, *_checks(scores)):
         console.print(_plain(line), soft_wrap=True)
-    console.print(_plain(f"written to {folder}; look at them: ptr report {scores.dataset['root']}"), soft_wrap=True)
+    root = Path(str(scores.dataset["root"]))
+    elsewhere = "" if folder == scores_folder(root) else f" --output_dir={shlex.quote(str(folder))}"
+    look = f"ptr report {shlex.quote(str(root))}{elsewhere}"
+    console.print(_plain(f"written to {folder}; look at them: {look}"), soft_wrap=True)
 
 
 def _reasons(rows: list[EpisodeRow]) -> list[str]:

@@ -40,10 +40,10 @@ class StudyRecords:
 
 def run_study(study: Study, root: Path, num_workers: int, watch: Watcher, *, keeps_checkpoints: bool = False) -> None:
     """Do every cell that has no result of these settings, with the data it needs."""
+    cells = plan_cells(study, root, keeps_checkpoints=keeps_checkpoints)
     claim(root)
     with occupied(root, "study"):
         write_json(root / STUDY_FILE, dataclasses.asdict(study))
-        cells = plan_cells(study, root, keeps_checkpoints=keeps_checkpoints)
         for cell in cells:
             if cell.is_done():
                 cell.run_stage.discard_if_spent()  # a killed run may have left it

@@ -57,3 +57,16 @@ def test_chance_evidence_is_rarer_the_stronger_it_is() -> None:
     assert (np.diff(tails) <= 1e-12).all()
     assert tails[0] > 0.9
     assert tails[-1] < 1e-3
+
+
+def test_what_is_unusual_to_one_channel_is_no_chance_for_another() -> None:
+    """A fault that one channel finds far too smooth, and another plain: the faulty do not raise the threshold."""
+    generator = np.random.default_rng(1)
+    scores = generator.standard_normal((60, 4))
+    scores[:12, 0] = 15.0
+    scores[:12, 1] = -20.0
+    combination = combine(scores, 0.05)
+    alone = combine(np.delete(scores, 1, axis=1), 0.05)
+    assert combination.threshold < alone.threshold + 2.0
+    assert (combination.evidence(scores)[:12] >= combination.threshold).all()
+    assert len(combination.mirrored) <= 48

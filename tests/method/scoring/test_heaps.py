@@ -7,7 +7,7 @@ import pytest
 
 from ptr_robot.method.scoring.heaps import upper_heap
 from ptr_robot.method.scoring.null_distribution import HEAP_SCORE, NullDistribution
-from ptr_robot.method.scoring.reference_set import with_heaps
+from ptr_robot.method.scoring.reference_set import standardise, with_heaps
 
 
 def test_two_heaps_are_separated() -> None:
@@ -20,7 +20,7 @@ def test_two_heaps_are_separated() -> None:
     assert not found[120]
 
 
-@pytest.mark.parametrize("shape", ["normal", "uniform", "exponential", "student"])
+@pytest.mark.parametrize("shape", ["normal", "uniform", "exponential", "student", "steps"])
 def test_one_heap_is_one(shape: str) -> None:
     found = 0
     for seed in range(100):
@@ -29,6 +29,7 @@ def test_one_heap_is_one(shape: str) -> None:
             "normal": generator.standard_normal,
             "uniform": lambda size, g=generator: g.uniform(0, 1, size),
             "exponential": generator.standard_exponential,
+            "steps": lambda size, g=generator: np.round(2.0 * g.standard_normal(size)) / 2.0,
             "student": lambda size, g=generator: g.standard_t(3, size),
         }
         found += upper_heap(draws[shape](120)) is not None
@@ -50,6 +51,20 @@ def test_a_heap_of_its_own_is_worth_a_look_and_no_more() -> None:
     everything = np.ones(240, dtype=np.bool_)
     common = NullDistribution.of(values[:, 0], tasks[:, 0], 0.05, everything)
     assert np.median(common.standardise(values[:, 0], tasks[:, 0])[is_faulty]) < 2.0  # hidden
-    scores = with_heaps(common, values[:, 0], tasks[:, 0], 0.05).standardise(values[:, 0], tasks[:, 0])
+    scores = standardise(values, tasks, (with_heaps(common, values[:, 0], tasks[:, 0], 0.05),))[:, 0]
     assert np.median(scores[is_faulty]) == pytest.approx(HEAP_SCORE)
     assert np.quantile(scores[~is_faulty], 0.95) < 2.0
+
+
+def test_a_group_that_many_channels_set_apart_counts_once() -> None:
+    """Quick operators are short, rough and early; that is one thing, seen three times."""
+    generator = np.random.default_rng(2)
+    is_upper, tasks = np.arange(120) % 3 == 0, np.zeros((120, 3), dtype=np.int64)
+    values = 0.3 * generator.standard_normal((120, 3))
+    values[is_upper] += 2.4
+    everything = np.ones(120, dtype=np.bool_)
+    plain = tuple(NullDistribution.of(values[:, c], tasks[:, c], 0.05, everything) for c in range(3))
+    nulls = tuple(with_heaps(null, values[:, c], tasks[:, c], 0.05) for c, null in enumerate(plain))
+    assert all(null.lower_heap is not None for null in nulls)
+    lifted = (standardise(values, tasks, nulls) > standardise(values, tasks, plain)).sum(axis=1)
+    assert (lifted[is_upper] == 1).all()

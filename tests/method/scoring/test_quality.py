@@ -157,7 +157,7 @@ def test_few_suspicious_episodes_are_dropped_only_where_chance_cannot_be(quality
 @pytest.mark.parametrize(("num_suspicious", "mild"), [(12, DROP), (3, FLAG)])
 def test_an_unusual_start_explains_as_much_as_it_is_unusual(num_suspicious, mild, quality, monkeypatch) -> None:
     """All of the evidence where few episodes need an excuse, and otherwise its share of it."""
-    found = suspicious(quality, "ending", range(0, 2 * num_suspicious, 2), 30.0, Mixture(0.4, 0.2))
+    found = suspicious(quality, "ending", range(0, 2 * num_suspicious, 2), 12.0, Mixture(0.4, 0.2))
     novelty = np.zeros(24)
     novelty[[0, 2]] = [1.6, 5.0]  # a little unusual, and one that no other episode has
     monkeypatch.setattr(verdicts, "start_novelty", lambda *_: novelty)
@@ -165,3 +165,11 @@ def test_an_unusual_start_explains_as_much_as_it_is_unusual(num_suspicious, mild
     assert decided[0].verdict == mild
     assert decided[2].verdict == FLAG
     assert decided[0].weight < decided[2].weight
+
+
+def test_no_start_is_so_unusual_that_it_explains_any_evidence(quality, monkeypatch) -> None:
+    """A recording fault makes the start unusual as well as the rest."""
+    found = suspicious(quality, "command", [0], 300.0, Mixture(0.4, 0.1))
+    monkeypatch.setattr(verdicts, "start_novelty", lambda *_: np.where(np.arange(24) == 0, 9.0, 0.0))
+    assert found.evidence[0] > 12.0
+    assert decide(found, NAMES)[0].verdict == DROP

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from ptr_robot.envs.registry import environment_type
 from ptr_robot.study.analysis.findings import find
 from ptr_robot.study.analysis.pooling import find_pooling, pooling_table
 from ptr_robot.study.analysis.sweeps import find_sweeps, sweep_table, swept_methods
@@ -146,7 +145,7 @@ def test_a_generalist_is_compared_with_the_specialist_of_each_task() -> None:
     assert finding.generalist.estimate == pytest.approx(0.55)
     assert finding.difference.estimate == pytest.approx(0.2)
     assert finding.specialist_by_task[tasks["coffee-push"]] == pytest.approx(0.3)
-    table = pooling_table((finding,), environment_type("metaworld"))
+    table = pooling_table((finding,), study.task_titles())
     assert len(table.rows) == 2
     assert table.rows[1][-1].startswith("+.20 [")
 

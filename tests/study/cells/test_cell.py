@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ from ptr_robot.eval.results import RolloutResult
 from ptr_robot.study.cells.cell import Cell
 from ptr_robot.study.cells.cell_rollouts import evaluate_cell
 from ptr_robot.study.cells.data import CellData
-from ptr_robot.study.cells.data_jobs import CollectJob, RuleJob, robot_identity
+from ptr_robot.study.cells.data_jobs import CollectJob
 from ptr_robot.study.cells.plan import plan_cells
+from ptr_robot.study.cells.rule_job import RuleJob
 from ptr_robot.study.cells.scored_episode import ScoredEpisode
 from ptr_robot.study.cells.training import non_default_settings
 from ptr_robot.study.engine.jobs import with_needed
@@ -20,7 +22,6 @@ from ptr_robot.study.spec.definition import EvaluationSettings, TrainingSettings
 from ptr_robot.study.spec.definition_file import read_study
 from ptr_robot.study.spec.methods import REGISTRY
 from ptr_robot.train.sources import read_sources
-from tests.envs.conftest import METAWORLD
 
 pytestmark = pytest.mark.slow
 
@@ -110,12 +111,13 @@ def test_results_of_another_version_are_run_again(name: str, repeated: str, monk
 
 def test_a_map_is_known_by_what_its_file_says(tmp_path: Path) -> None:
     file = tmp_path / "arm.yaml"
+    dataset = CollectJob.__new__(CollectJob)
     file.write_text("state: []")
-    before = robot_identity(METAWORLD, str(file))
+    before = dataset.robot_identity(str(file))
     file.write_text("state: [{slot: ignored, size: 3}]")
-    assert robot_identity(METAWORLD, str(file)) != before
-    assert robot_identity(METAWORLD, "metaworld_scene") != robot_identity(METAWORLD, "metaworld_objects_left")
-    assert robot_identity(METAWORLD, None) is None
+    assert dataset.robot_identity(str(file)) != before
+    assert dataset.robot_identity("metaworld_scene") != dataset.robot_identity("metaworld_objects_left")
+    assert dataset.robot_identity(None) is None
 
 
 def test_what_screening_left_out_was_not_trained_on(cells: dict[str, Cell], tmp_path: Path) -> None:
@@ -136,9 +138,10 @@ def test_every_task_and_seed_has_its_own_maps_and_layouts(pooled: Cell, monkeypa
         return RolloutResult(())
 
     monkeypatch.setattr("ptr_robot.study.cells.cell_rollouts.rollout", watched)
-    tasks = [source.tasks for source in pooled.sources]
+    settings = EvaluationSettings(episodes=1000)
+    sources = [dataclasses.replace(source, evaluation=settings) for source in pooled.sources]
     for seed in (0, 1):
-        evaluate_cell(pooled.run_folder, METAWORLD, tasks, EvaluationSettings(episodes=1000), seed, 96)
+        evaluate_cell(pooled.run_folder, sources, seed, 96)
     slots = [set(source.action_map.slots.mask.nonzero()[0]) for source in read_sources(_pretrained(pooled))]
     assert [(names, used) for names, used, _ in seen[:2]] == [(("reach-v3",), slots[0]), (("push-v3",), slots[1])]
     assert not seen[0][2] & seen[2][2]

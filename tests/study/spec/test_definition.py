@@ -31,13 +31,16 @@ def study_file(folder: Path, **changes) -> str:
 
 
 @pytest.mark.parametrize("name", list(built_in_studies()))
-def test_built_in_studies_can_be_planned(name: str, tmp_path: Path) -> None:
-    if name == "libero" and importlib.util.find_spec("libero") is None:
+def test_built_in_studies_can_be_planned(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "g1" / "meta").mkdir(parents=True)
+    (tmp_path / "g1" / "meta" / "info.json").write_text("{}")
+    monkeypatch.setenv("PTR_ROBOT_G1_DATASET", str(tmp_path / "g1"))
+    if name in ("libero", "embodiments") and importlib.util.find_spec("libero") is None:
         pytest.skip("hf-libero is not installed (make libero)")
     study = read_study(name)
     cells = plan_cells(study, tmp_path)
     assert study.name == name
-    assert len(cells) == len(study.settings) * len(study.methods) * len(study.seeds)
+    assert len(cells) == len(study.evaluated_settings) * len(study.methods) * len(study.seeds)
     assert len({cell.identity for cell in cells}) == len({cell.key for cell in cells}) == len(cells)
 
 

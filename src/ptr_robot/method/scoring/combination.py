@@ -22,6 +22,7 @@ _SHARES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)  # the smallest always stay
 _SHAPES = (0.1, 0.15, 0.2, 0.3, 0.4)
 _PRIOR_EPISODES = 12.0  # how many good episodes each channel is thought to have seen before
 _LEAST_DECAY = 0.5  # nats over which chance evidence becomes e times rarer, at least
+_HARDLY_ANYTHING = 1.0  # nats
 LEAST_EVIDENCE = 2.0  # nats that it takes to drop an episode, however few of the good would be lost
 
 
@@ -98,13 +99,15 @@ def evidence_under(mixtures: Sequence[Mixture], scores: Values, degrees: int | N
 def combine(scores: Values, max_false_exclusions: float) -> Combination:  # (E, C)
     """Fit the mixtures, and find from where on at most that share of good episodes is lost.
 
-    Scores of good episodes lie around zero on both sides, those of faulty ones above it. Turned round, every episode's
-    scores are a draw of what chance makes of a good one, with the channels' dependence as it is.
+    Scores of good episodes lie around zero on both sides. Turned round, those of an episode that hardly anything speaks
+    against are a draw of what chance makes of a good one, with the channels' dependence as it is. Those of a faulty one
+    are not: a fault that one channel sees may be far below what is usual to another.
     """
     degrees = degrees_of_freedom(len(scores))
     mixtures = tuple(_of_channel(column, degrees) for column in scores.T)
-    mirrored = np.sort(evidence_under(mixtures, -scores, degrees))
-    allowed = int(max_false_exclusions * _num_good(evidence_under(mixtures, scores, degrees)))
+    is_good = evidence_under(mixtures, scores, degrees) < _HARDLY_ANYTHING
+    mirrored = np.sort(evidence_under(mixtures, -scores[is_good if is_good.any() else slice(None)], degrees))
+    allowed = int(max_false_exclusions * is_good.sum())
     beyond = mirrored[len(mirrored) - allowed - 1] if len(mirrored) else 0.0
     threshold = max(LEAST_EVIDENCE, float(beyond) + 1e-9)
     return Combination(degrees, mixtures, threshold, mirrored, max_false_exclusions)
@@ -115,8 +118,3 @@ def _of_channel(column: Values, degrees: int) -> Mixture:
     if not len(known):
         return Mixture(_SHARES[0], _SHAPES[2])
     return fit_mixture(tail_probability(known, degrees))
-
-
-def _num_good(evidence: Values) -> int:
-    """Episodes that hardly anything speaks against."""
-    return int((evidence < 1.0).sum())

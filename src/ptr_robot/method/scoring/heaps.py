@@ -6,6 +6,8 @@ that covers both hides it. Two heaps with a valley between them can be told apar
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,10 +17,9 @@ _FEWEST = 12  # values that two heaps can be seen in
 _FEWEST_MEMBERS = 3
 _LEAST_SHARE, _MOST_SHARE = 0.05, 0.6  # of the upper heap
 _LEAST_SEPARATION = 3.8  # deviations of the wider of the flanks that face each other, between the centres
-_VALLEY_WIDTH = 0.15  # of the way from centre to centre
+_VALLEY_WIDTHS = (0.15, 0.3, 0.45)  # of the way from centre to centre
 _FLANK = 0.35  # of that way: what counts as around a centre
-_FEWEST_EXPECTED = 4.0  # values in a valley's width, if it were as dense as the thinner heap: fewer can miss by chance
-_MOST_IN_VALLEY = 0.2  # of that number
+_CHANCE = 0.005  # that a valley as empty lies somewhere between two places of one heap
 _NUM_ROUNDS = 50
 
 
@@ -65,12 +66,39 @@ def _split(values: Values) -> NDArray[np.bool_] | None:  # (n,) -> (n,)
 
 
 def _has_valley(values: Values, lower: float, upper: float) -> bool:
-    """Whether somewhere between the centres there are far fewer values than around either."""
-    way, ordered = upper - lower, np.sort(values)
-    width = _VALLEY_WIDTH * way
-    firsts = np.linspace(lower, upper - width, 60)
-    inside = int((np.searchsorted(ordered, firsts + width) - np.searchsorted(ordered, firsts)).min())
+    """Whether somewhere between the centres there are far fewer values than one heap would have there by chance.
+
+    Between two places of one heap it is nowhere thinner than at the thinner of them, so the number in a window of some
+    width is Poisson with at least that density. Windows side by side, and as many half-way between them, are the tries.
+    """
+    way, ordered = upper - lower, np.sort(_untied(values))
     reach = _FLANK * way
-    around = [float((np.abs(values - centre) <= reach).sum()) for centre in (lower, upper)]
-    expected = min(around) * width / (2.0 * reach)
-    return expected >= _FEWEST_EXPECTED and inside <= _MOST_IN_VALLEY * expected
+    density = min(float((np.abs(values - centre) <= reach).sum()) for centre in (lower, upper)) / (2.0 * _FLANK)
+    for share in _VALLEY_WIDTHS:
+        firsts = np.linspace(lower, upper - share * way, 60)
+        inside = int((np.searchsorted(ordered, firsts + share * way) - np.searchsorted(ordered, firsts)).min())
+        tries = 2.0 * len(_VALLEY_WIDTHS) / share
+        if tries * _poisson_at_most(inside, share * density) <= _CHANCE:
+            return True
+    return False
+
+
+def _poisson_at_most(count: int, mean: float) -> float:
+    """P(N <= count)."""
+    terms = [math.exp(-mean)]
+    for number in range(1, count + 1):
+        terms.append(terms[-1] * mean / number)
+    return sum(terms)
+
+
+def _untied(values: Values) -> Values:  # (n,) -> (n,)
+    """Spread over their step where most values stand on steps: what lies between two steps is no valley."""
+    distinct, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    if len(distinct) < 2 or 2 * len(distinct) > len(values):
+        return values
+    order = np.argsort(values, kind="stable")
+    ranks = np.empty(len(values))
+    ranks[order] = np.arange(len(values)) - np.repeat(np.cumsum(counts) - counts, counts)
+    step = float(np.median(np.diff(distinct)))
+    spread: Values = values + step * ((ranks + 0.5) / counts[places] - 0.5)
+    return spread

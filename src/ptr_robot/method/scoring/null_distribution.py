@@ -70,10 +70,13 @@ class NullDistribution:
         centres = np.array([self.centre(int(task)) for task in tasks])
         scales = np.array([self.scales.get(int(task), self.usual[1]) for task in tasks])
         scores: Values = (values - centres) / scales
+        return scores
+
+    def lifted(self, values: Values, tasks: NDArray[np.int64]) -> Values:  # (n,), (n,) -> (n,)
+        """Deviations from the lower of two heaps, as far as they count; NaN where the values make one."""
         if self.lower_heap is None:
-            return scores
-        lifted: Values = np.maximum(scores, np.minimum(self.lower_heap.standardise(values, tasks), HEAP_SCORE))
-        return lifted
+            return np.full(len(values), np.nan)
+        return np.minimum(self.lower_heap.standardise(values, tasks), HEAP_SCORE)
 
 
 def reference_moments(values: Values) -> tuple[float, float]:

@@ -20,8 +20,9 @@ from ptr_robot.method.scoring.channels.dynamics import ActionsExplainMotion, Tim
 from ptr_robot.method.scoring.channels.ending import Ending
 from ptr_robot.method.scoring.channels.instruction import FittedInstruction, Instruction
 from ptr_robot.method.scoring.channels.path import PathLength
+from ptr_robot.method.scoring.channels.placement import Placement
 from ptr_robot.method.scoring.channels.prediction import Pace, WhichAction, WhichConsequence
-from ptr_robot.method.scoring.channels.progress import Completion, Phase
+from ptr_robot.method.scoring.channels.progress import Beginning, Completion, Phase
 from ptr_robot.method.scoring.channels.smoothness import ActionNoise, StateNoise
 from ptr_robot.method.scoring.channels.stillness import Extent, Frozen, Idle
 from ptr_robot.method.scoring.channels.view import View
@@ -34,7 +35,7 @@ Values = NDArray[np.float64]
 Report = Callable[[str, float], None]
 
 # Raised where equal data come to be scored otherwise: what was recorded of another version is scored again.
-QUALITY_VERSION = "4"
+QUALITY_VERSION = "5"
 
 CHANNELS: tuple[Channel, ...] = (
     ActionNoise(),
@@ -45,10 +46,12 @@ CHANNELS: tuple[Channel, ...] = (
     ActionsExplainMotion(),
     Command(),
     Timing(),
+    Placement(),
     PathLength(),
     Pace(),
     Phase(),
     Duration(),
+    Beginning(),
     Completion(),
     Ending(),
     WhichAction(),

@@ -19,6 +19,7 @@ LEAST_WEIGHT = 0.25  # of what is kept: the paper's lower bound
 KEEP_SHARE = 0.25  # of every task that is kept in any case
 DOUBT = 1.0  # nats of evidence from which an episode weighs less
 _ALSO = 1.0  # nats from which a second reason is named
+_MOST_EXCUSED = 6.0  # nats of any one channel that an unusual situation explains: the rest is a fault
 _BEYOND_CHANCE = 12.0  # nats: the odds of one in 160,000 that channels which compare would have by chance
 _FEW = 4  # suspicious episodes that any dataset may have by chance
 
@@ -162,9 +163,10 @@ def ranked_evidence(quality: Quality, rare: Container[int]) -> Values:  # (E,)
 
 
 def _hard_evidence(quality: Quality) -> Values:  # (E,)
-    """Of the channels that a rare episode has no excuse for."""
+    """What a rare episode has no excuse for: other channels, and how far one that compares is beyond what is rare."""
     contextual = np.array([channel.is_contextual for channel in CHANNELS])
-    total: Values = quality.combination.contributions(quality.scores)[:, ~contextual].sum(axis=1)
+    contributions = quality.combination.contributions(quality.scores)
+    total: Values = np.where(contextual, np.maximum(contributions - _MOST_EXCUSED, 0.0), contributions).sum(axis=1)
     return total
 
 

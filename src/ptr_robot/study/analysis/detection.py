@@ -18,13 +18,18 @@ Value = Callable[[ScoredEpisode], float | None]
 
 def fault_kinds(episodes: Sequence[ScoredEpisode]) -> list[str]:
     """Every kind that occurs, after the one that stands for all of them."""
-    kinds = sorted({kind for episode in episodes for kind in episode.faults})
+    kinds = sorted({kind for episode in episodes for kind in episode.faults or ()})
     return [ANY, *kinds] if kinds else []
+
+
+def has_fault(episode: ScoredEpisode, kind: str) -> bool:
+    """Whether the episode is marked with it, or with any."""
+    return episode.is_faulty if kind == ANY else episode.has(kind)
 
 
 def count_of(episodes: Sequence[ScoredEpisode], kind: str) -> int:
     """Episodes with that fault; one with several counts for each."""
-    return sum(bool(episode.faults) if kind == ANY else kind in episode.faults for episode in episodes)
+    return sum(has_fault(episode, kind) for episode in episodes)
 
 
 def auroc_by_fault(episodes: Sequence[ScoredEpisode], value: Value) -> dict[str, float | None]:
@@ -45,10 +50,10 @@ def weight_auroc(episodes: Sequence[ScoredEpisode]) -> float:
 
 def mean_weights(episodes: Sequence[ScoredEpisode]) -> dict[str, float | None]:
     """What good and faulty episodes weigh on average."""
-    groups = {"good": False, "faulty": True}
+    groups = {"good": [e for e in episodes if e.is_good], "faulty": [e for e in episodes if e.is_faulty]}
     means: dict[str, float | None] = {}
-    for name, is_faulty in groups.items():
-        weights = [e.weight for e in episodes if e.weight is not None and bool(e.faults) == is_faulty]
+    for name, members in groups.items():
+        weights = [episode.weight for episode in members if episode.weight is not None]
         means[name] = float(np.mean(weights)) if weights else None
     return means
 
@@ -66,8 +71,8 @@ def _auroc(episodes: Sequence[ScoredEpisode], value: Value, kind: str) -> float 
     areas, pairs = [], []
     for group in sorted({(episode.source, episode.task) for episode in episodes}):
         members = [episode for episode in episodes if (episode.source, episode.task) == group]
-        faulty = [_number(value(e)) for e in members if (e.faults if kind == ANY else kind in e.faults)]
-        good = [_number(value(e)) for e in members if not e.faults]
+        faulty = [_number(value(e)) for e in members if has_fault(e, kind)]
+        good = [_number(value(e)) for e in members if e.is_good]
         area = auroc(faulty, good)
         if not math.isnan(area):
             areas.append(area)

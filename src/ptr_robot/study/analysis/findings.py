@@ -78,7 +78,9 @@ class StudyFindings:
 
 def find(records: StudyRecords) -> StudyFindings:
     """Summarise the finished cells; settings and methods without one are left out."""
-    names = [name for name in records.study.settings if any(record.setting == name for record in records.done)]
+    names = [
+        name for name in records.study.evaluated_settings if any(record.setting == name for record in records.done)
+    ]
     return StudyFindings(records, tuple(_find_setting(records, name) for name in names))
 
 
@@ -158,7 +160,7 @@ def _find_detection(records: StudyRecords, setting: str, method: str, title: str
             areas = [area for cell in cells if (area := cell.auroc.get(value, {}).get(kind)) is not None]
             if areas:
                 num_faulty = sum(count_of(cell.scored_episodes, kind) for cell in cells)
-                num_good = sum(not episode.faults for cell in cells for episode in cell.scored_episodes)
+                num_good = sum(episode.is_good for cell in cells for episode in cell.scored_episodes)
                 found.append(DetectionFinding(method, title, value, kind, mean_interval(areas), num_faulty, num_good))
     return found
 

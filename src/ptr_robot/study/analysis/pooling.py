@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from ptr_robot.envs.base import EnvironmentType
 from ptr_robot.eval.success_statistics import Interval
 from ptr_robot.study.analysis.seed_statistics import Outcomes, mean_interval, paired_difference
 from ptr_robot.study.cells.record import CellRecord
@@ -34,7 +34,8 @@ def find_pooling(records: StudyRecords) -> tuple[PoolingFinding, ...]:
     for name, setting in records.study.settings.items():
         for row in records.study.methods if setting.pool else []:
             generalists = records.of(name, row.name)
-            parts = [records.of(part, row.name) for part in setting.pool]
+            specialists_of = [part for part in setting.pool if part in records.study.evaluated_settings]
+            parts = [records.of(part, row.name) for part in specialists_of]
             seeds = [seed for seed in generalists if all(seed in part for part in parts)]
             if seeds:
                 specialists = {seed: [part[seed] for part in parts] for seed in seeds}
@@ -42,7 +43,7 @@ def find_pooling(records: StudyRecords) -> tuple[PoolingFinding, ...]:
     return tuple(found)
 
 
-def pooling_table(findings: tuple[PoolingFinding, ...], environment_type: EnvironmentType) -> TextTable | None:
+def pooling_table(findings: tuple[PoolingFinding, ...], titles: Mapping[str, str]) -> TextTable | None:
     """Two rows a method."""
     if not findings:
         return None
@@ -56,7 +57,7 @@ def pooling_table(findings: tuple[PoolingFinding, ...], environment_type: Enviro
             against = difference if isinstance(difference, str) else difference_with_interval(difference)
             cells = (rate(rates.get(task)) for task in tasks)
             rows.append((f"{finding.title}, {title}", *cells, rate_with_interval(mean), against))
-    columns = ("policy", *(environment_type.task_title(task) for task in tasks), "all", "difference")
+    columns = ("policy", *(titles[task] for task in tasks), "all", "difference")
     note = (
         "The difference is generalist minus specialists, paired by seed; every policy meets the same layouts. "
         "Intervals here are over seeds alone."

@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from ptr_robot import __version__
-from ptr_robot.envs.registry import environment_type
 from ptr_robot.errors import PTRError
 from ptr_robot.files import fingerprint
 from ptr_robot.method.scoring.config import ScreeningConfig
 from ptr_robot.study.analysis.detection import auroc_by_fault, mean_weights
 from ptr_robot.study.cells.cell_rollouts import evaluate_cell
 from ptr_robot.study.cells.data import CellData, CellSource
-from ptr_robot.study.cells.data_jobs import robot_identity
 from ptr_robot.study.cells.pretraining import PretrainJob
 from ptr_robot.study.cells.record import FAILED, CellRecord, read_record, record_path, write_record
 from ptr_robot.study.cells.training import curves_of, non_default_settings, train_config
@@ -41,14 +39,12 @@ class Cell(Job):
     """Everything that decides a cell's result, and where it goes."""
 
     root: Path
-    env: str
     setting: str
     row: MethodRow
     seed: int
     sources: tuple[CellSource, ...]
     policy: PolicySettings
     training: TrainingSettings
-    evaluation: EvaluationSettings
     screening: ScreeningConfig
     camera_size: int
     keeps_checkpoints: bool = False
@@ -82,14 +78,20 @@ class Cell(Job):
             "weighting": _plain(self.row.weighting),
             "policy": dataclasses.asdict(self.policy),
             "training": dataclasses.asdict(self.training),
-            "evaluation": _evaluation(self.evaluation),
+            "evaluation": self._evaluation,
         }
+
+    @property
+    def _evaluation(self) -> Any:
+        """One for all sources, as version 0.1 had it, or one for each that is evaluated."""
+        own = [_evaluation(source.evaluation) for source in self.sources if source.tasks]
+        return own[0] if all(settings == own[0] for settings in own) else own
 
     @property
     def identity(self) -> str:
         """A name for the settings and for the data; titles are no part of it."""
         data = [
-            (job.stage.identity, robot_identity(source.dataset.environment_type, source.robot))
+            (job.stage.identity, source.dataset.robot_identity(source.robot))
             for source in self.sources
             for job in (source.dataset, *source.rules)
         ]
@@ -130,10 +132,7 @@ class Cell(Job):
         prepared = time.monotonic()
         self._train(data)
         trained = time.monotonic()
-        tasks = [source.tasks for source in self.sources]
-        episodes = evaluate_cell(
-            self.run_folder, environment_type(self.env), tasks, self.evaluation, self.seed, self.camera_size
-        )
+        episodes = evaluate_cell(self.run_folder, self.sources, self.seed, self.camera_size)
         evaluated = time.monotonic()
         scored = data.scored_episodes(self.run_folder, self.row)
         record = self._record(
@@ -169,7 +168,9 @@ class Cell(Job):
         stage.finish()
 
     def _record(self, **results: Any) -> CellRecord:
-        libraries = ("torch", "lerobot", *environment_type(self.env).libraries, "numpy")
+        environments = [kind for source in self.sources if (kind := source.dataset.environment_type) is not None]
+        own = dict.fromkeys(library for kind in environments for library in kind.libraries)
+        libraries = ("torch", "lerobot", *own, "numpy")
         return CellRecord(
             setting=self.setting,
             method=self.row.name,

@@ -14,11 +14,15 @@ from ptr_robot.data.ground_truth import EpisodeTruth, read_ground_truth
 from ptr_robot.data.lerobot.index import open_index
 from ptr_robot.errors import DataError
 from ptr_robot.files import atomic_file
-from ptr_robot.study.cells.data_jobs import DatasetJob, RuleJob, source_fields
+from ptr_robot.study.cells.data_jobs import DatasetJob
 from ptr_robot.study.cells.judgement import Suspicion, episode_weights, kept_episodes
+from ptr_robot.study.cells.rule_job import RuleJob
 from ptr_robot.study.cells.scored_episode import ScoredEpisode, fault_kinds_of, training_scores
-from ptr_robot.study.spec.method_row import MethodRow
+from ptr_robot.study.spec.definition import EvaluationSettings
+from ptr_robot.study.spec.method_row import TRUTH, MethodRow
 from ptr_robot.train.methods.registry import training_method
+
+Suspicions = dict[str, list[Suspicion]]  # by rule
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,8 @@ class CellSource:
     """One dataset of a cell, with the rules that its method asks."""
 
     dataset: DatasetJob
-    tasks: tuple[str, ...]
+    tasks: tuple[str, ...]  # none where nothing is evaluated on its robot
+    evaluation: EvaluationSettings
     rules: tuple[RuleJob, ...] = ()
     robot: str | None = None
 
@@ -36,7 +41,7 @@ class PreparedSource:
     """A dataset with what its method decided about its episodes before training."""
 
     source: CellSource
-    truths: dict[int, EpisodeTruth]
+    truths: dict[int, EpisodeTruth] | None  # None: nobody knows
     tasks: dict[int, str]  # as the dataset says
     scores: dict[int, float]  # by a rule; empty where the method has none
     kept: list[int] | None  # None: all
@@ -45,11 +50,17 @@ class PreparedSource:
 
     def fields(self) -> dict[str, Any]:
         """The dataset in the words of ``ptr train``."""
-        dataset, robot = self.source.dataset, self.source.robot
-        fields = {**source_fields(dataset.output, dataset.environment_type, robot), "episodes": self.kept}
+        fields = {**self.source.dataset.source_fields(self.source.robot), "episodes": self.kept}
         if self.weights_file is not None:
             fields["episode_weights"] = str(self.weights_file)
         return fields
+
+    @property
+    def faults(self) -> dict[int, tuple[str, ...] | None]:
+        """What is known of every episode."""
+        if self.truths is None:
+            return dict.fromkeys(self.tasks)
+        return {number: fault_kinds_of(truth) for number, truth in self.truths.items()}
 
     @property
     def num_training_episodes(self) -> int:
@@ -96,33 +107,53 @@ class CellData:
         found = training_scores(run) if row.weighs_itself else {}
         scored = []
         for number, source in enumerate(self.sources):
-            for episode, truth in source.truths.items():
+            for episode, faults in source.faults.items():
                 score, weight = found.get((number, episode), (None, None))
-                kinds = fault_kinds_of(truth)
                 score = source.scores.get(episode) if score is None else score
                 weight = source.decided_weight(episode) if weight is None else weight
-                scored.append(ScoredEpisode(number, episode, source.tasks[episode], kinds, score, weight))
+                scored.append(ScoredEpisode(number, episode, source.tasks[episode], faults, score, weight))
         return tuple(scored)
 
 
 def _prepare(source: CellSource, row: MethodRow, weights_file: Path) -> PreparedSource:
     folder = source.dataset.output
-    truths = read_ground_truth(folder)
-    if truths is None:
-        raise DataError(f"{folder} has no ground truth; remove the folder and run again")
-    index = open_index(folder, camera_keys=(), vector_keys=(source.dataset.environment_type.study_state, "action"))
+    truths = _truths(source.dataset)
+    index = open_index(folder, camera_keys=(), vector_keys=(source.dataset.state_key, "action"))
     tasks = {episode.episode_index: episode.tasks[0] for episode in index.episodes}
     suspicions = {rule.rule: rule.suspicions() for rule in source.rules}
-    kept = kept_episodes(row.filter, suspicions.get(row.filter.by, []), truths) if row.filter else None
+    kept = _kept(row, suspicions, truths)
     if kept == []:
         raise DataError(f"{row.name}: no episode of {folder} is left; the setting has no good episode")
-    weighting = row.weighting
-    weights = episode_weights(weighting, suspicions.get(weighting.by, []), truths) if weighting else None
+    weights = _weights(row, suspicions, truths)
     if weights is not None:
         with atomic_file(weights_file) as file:
             file.write((json.dumps(weights) + "\n").encode())
     scores = _scores(next(iter(suspicions.values()), []))
     return PreparedSource(source, truths, tasks, scores, kept, weights, weights_file if weights else None)
+
+
+def _truths(dataset: DatasetJob) -> dict[int, EpisodeTruth] | None:
+    """Of demonstrations all is known, of what was recorded elsewhere nothing."""
+    if dataset.environment_type is None:
+        return None
+    truths = read_ground_truth(dataset.output)
+    if truths is None:
+        raise DataError(f"{dataset.output} has no ground truth; remove the folder and run again")
+    return truths
+
+
+def _kept(row: MethodRow, suspicions: Suspicions, truths: dict[int, EpisodeTruth] | None) -> list[int] | None:
+    """The episodes that its filter lets stay; None: all, also where it asks for a truth that nobody knows."""
+    if row.filter is None or (row.filter.by == TRUTH and truths is None):
+        return None
+    return kept_episodes(row.filter, suspicions.get(row.filter.by, []), truths or {})
+
+
+def _weights(row: MethodRow, suspicions: Suspicions, truths: dict[int, EpisodeTruth] | None) -> dict[int, float] | None:
+    """A weight for each episode; None: all alike, also where it asks for a truth that nobody knows."""
+    if row.weighting is None or (row.weighting.by == TRUTH and truths is None):
+        return None
+    return episode_weights(row.weighting, suspicions.get(row.weighting.by, []), truths or {})
 
 
 def _scores(suspicions: list[Suspicion]) -> dict[int, float]:

@@ -1,83 +1,79 @@
-"""The data of a study as jobs: demonstrations, their corrupted copies, and what rules think of their episodes."""
+"""The data of a study as jobs: demonstrations, and their corrupted copies."""
 
 from __future__ import annotations
 
-import json
 from abc import abstractmethod
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ptr_robot.data.config import DataConfig, SourceConfig
 from ptr_robot.data.corruptions import corrupt_dataset
 from ptr_robot.envs.base import CameraConfig, EnvironmentType
 from ptr_robot.envs.collection import COLLECTION_VERSION, plan_episodes, resolve_mixture
 from ptr_robot.envs.recording import RecordingConfig, record
 from ptr_robot.envs.registry import DEFAULT as DEFAULT_ENVIRONMENT
 from ptr_robot.envs.registry import environment_type
-from ptr_robot.errors import DataError
-from ptr_robot.files import atomic_file, fingerprint
-from ptr_robot.scorers import get_scorer
-from ptr_robot.scorers.tracks import read_episode_set
-from ptr_robot.study.cells.judgement import Suspicion
+from ptr_robot.files import fingerprint
+from ptr_robot.study.cells.stage_job import StageJob
 from ptr_robot.study.engine.jobs import Job
-from ptr_robot.study.engine.stages import Stage
-from ptr_robot.study.spec.definition import CorruptionSettings, Demonstrations
-from ptr_robot.text_files import read_json
+from ptr_robot.study.spec.definition import Demonstrations
+from ptr_robot.study.spec.setting import CorruptionSettings
 
-SUSPICIONS_FILE = "suspicions.json"
 CACHE_FOLDER = "cache"
 
 
 @dataclass(frozen=True)
-class StageJob(Job):
-    """A job whose output is a folder that settings alone decide; named after them, so that settings share it."""
-
-    root: Path
-
-    folder: ClassVar[str]
+class DatasetJob(StageJob):
+    """A dataset that cells train on."""
 
     @property
     @abstractmethod
-    def settings(self) -> dict[str, Any]:
-        """Everything that the output depends on, beside the jobs before it."""
+    def environment_type(self) -> EnvironmentType | None:
+        """What policies of this data are evaluated in; None where nobody has a simulator."""
+
+    @property
+    @abstractmethod
+    def state_key(self) -> str:
+        """The vector that policies are given as the state."""
 
     @abstractmethod
-    def make(self, output: Path) -> None:
-        """Do the work."""
+    def robot_file(self, robot: str | None) -> str | None:
+        """The file or the name of its robot map; None: the one that its robot_type names."""
 
-    @cached_property
-    def stage(self) -> Stage:
-        """The folder, and whether it is whole."""
-        before = tuple(job.stage for job in self.after if isinstance(job, StageJob))
-        name = fingerprint(self.settings, [stage.identity for stage in before])[:12]
-        return Stage(self.root, f"{self.folder}/{name}", self.settings, before)
+    def source_fields(self, robot: str | None) -> dict[str, Any]:
+        """How a study reads it; ``robot`` is one of the environment's own maps, one of ptr-robot's, or a file."""
+        return {"repo_id": str(self.output), "robot": self.robot_file(robot), "state_key": self.state_key}
 
-    @property
-    def key(self) -> str:
-        """Its folder."""
-        return self.stage.name
-
-    @property
-    def output(self) -> Path:
-        """Where the result lies."""
-        return self.stage.output
-
-    def is_done(self) -> bool:
-        """Whether the folder is whole."""
-        return self.stage.is_complete
-
-    def run(self) -> None:
-        """Make the folder."""
-        self.stage.run(lambda: self.make(self.output))
-
-    def fail(self, reason: str) -> None:
-        """Nothing: the cells that need the folder note the reason."""
+    def robot_identity(self, robot: str | None) -> str | None:
+        """The map's name, and what its file says where it is not the usual one."""
+        named = None if robot is None else self.robot_file(robot)
+        if named is None:
+            return None
+        file = Path(named)
+        return f"{robot} {fingerprint(file.read_text())}" if file.is_file() else robot
 
 
 @dataclass(frozen=True)
-class CollectJob(StageJob):
+class SimulatedJob(DatasetJob):
+    """A dataset of an environment: with everything that the simulator knows as the state, and its faults on record."""
+
+    @property
+    @abstractmethod
+    def environment_type(self) -> EnvironmentType:
+        """Where it is recorded, and policies are evaluated."""
+
+    @property
+    def state_key(self) -> str:
+        """What the environment gives to studies."""
+        return self.environment_type.study_state
+
+    def robot_file(self, robot: str | None) -> str:
+        """By default the environment's own map."""
+        return self.environment_type.robot_file(robot)
+
+
+@dataclass(frozen=True)
+class CollectJob(SimulatedJob):
     """Demonstrations of one seed."""
 
     tasks: tuple[str, ...]
@@ -124,7 +120,7 @@ class CollectJob(StageJob):
 
 
 @dataclass(frozen=True)
-class CorruptJob(StageJob):
+class CorruptJob(SimulatedJob):
     """A corrupted copy of demonstrations."""
 
     source: CollectJob
@@ -155,71 +151,3 @@ class CorruptJob(StageJob):
     def make(self, output: Path) -> None:
         """Write the copy."""
         corrupt_dataset(self.source.output, output, self.corruption.corruptions(), seed=self.source.seed)
-
-
-DatasetJob = CollectJob | CorruptJob
-
-
-@dataclass(frozen=True)
-class RuleJob(StageJob):
-    """What one rule thinks of every episode of a dataset."""
-
-    dataset: DatasetJob
-    rule: str
-    chunk_length: int
-    seed: int
-    robot: str | None = None
-
-    folder: ClassVar[str] = "rules"
-
-    @property
-    def after(self) -> tuple[Job, ...]:
-        """The dataset."""
-        return (self.dataset,)
-
-    @property
-    def title(self) -> str:
-        """For the terminal."""
-        return f"rule {self.rule} on {self.dataset.title}"
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What the scores depend on beside the dataset."""
-        robot = robot_identity(self.dataset.environment_type, self.robot)
-        settings = {"rule": self.rule, "chunk_length": self.chunk_length, "seed": self.seed, "robot": robot}
-        version = get_scorer(self.rule).version
-        return settings if version == "1" else {**settings, "version": version}
-
-    def make(self, output: Path) -> None:
-        """Score the episodes."""
-        source = SourceConfig(**source_fields(self.dataset.output, self.dataset.environment_type, self.robot))
-        cache = str(self.root / CACHE_FOLDER)
-        data = DataConfig(chunk_length=self.chunk_length, image_size=0, cache_dir=cache)
-        scores = get_scorer(self.rule).score(read_episode_set(source, data, self.seed))
-        rows = [Suspicion(row.episode_index, row.task, -row.score) for row in scores]
-        with atomic_file(output / SUSPICIONS_FILE) as file:
-            file.write((json.dumps([asdict(row) for row in rows]) + "\n").encode())
-
-    def suspicions(self) -> list[Suspicion]:
-        """What it found."""
-        path = self.output / SUSPICIONS_FILE
-        try:
-            return [Suspicion(**row) for row in read_json(path, "remove its folder and run again")]
-        except (OSError, ValueError, TypeError) as error:
-            raise DataError(f"{path}: not a file of suspicions ({error}); remove its folder and run again") from error
-
-
-def source_fields(dataset: Path, kind: EnvironmentType, robot: str | None) -> dict[str, Any]:
-    """How a study reads a dataset: with everything that the simulator knows as the state.
-
-    ``robot`` is one of the environment's own maps, one of ptr-robot's, or a file.
-    """
-    return {"repo_id": str(dataset), "robot": kind.robot_file(robot), "state_key": kind.study_state}
-
-
-def robot_identity(kind: EnvironmentType, robot: str | None) -> str | None:
-    """The map's name, and what its file says where it is not the environment's usual one."""
-    if robot is None:
-        return None
-    file = Path(kind.robot_file(robot))
-    return f"{robot} {fingerprint(file.read_text())}" if file.is_file() else robot

@@ -9,11 +9,15 @@ from pathlib import Path
 from ptr_robot.envs.collection import clean_operators
 from ptr_robot.study.cells.cell import Cell
 from ptr_robot.study.cells.data import CellSource
-from ptr_robot.study.cells.data_jobs import CollectJob, CorruptJob, DatasetJob, RuleJob
+from ptr_robot.study.cells.data_jobs import CollectJob, CorruptJob, DatasetJob
 from ptr_robot.study.cells.pretraining import PretrainJob
+from ptr_robot.study.cells.recorded_job import USUAL_STATE, RecordedJob
+from ptr_robot.study.cells.rule_job import RuleJob
 from ptr_robot.study.engine.jobs import Job
-from ptr_robot.study.spec.definition import Setting, Study
+from ptr_robot.study.spec.definition import Study
 from ptr_robot.study.spec.method_row import MethodRow
+from ptr_robot.study.spec.recorded_folder import recorded_folder
+from ptr_robot.study.spec.setting import Setting
 
 
 def plan_cells(study: Study, root: Path, *, keeps_checkpoints: bool = False) -> list[Cell]:
@@ -21,7 +25,7 @@ def plan_cells(study: Study, root: Path, *, keeps_checkpoints: bool = False) -> 
     return [
         _cell(study, root, name, row, seed, keeps_checkpoints)
         for seed in study.seeds
-        for name in study.settings
+        for name in study.evaluated_settings
         for row in study.methods
     ]
 
@@ -36,8 +40,11 @@ def with_recorders(jobs: Sequence[Job], num_workers: int) -> list[Job]:
 
 
 def dataset_job(study: Study, root: Path, setting: Setting, seed: int) -> DatasetJob:
-    """The demonstrations of a setting, corrupted where it says so."""
-    collected = CollectJob(root, study.tasks_of(setting), study.demonstrations_of(setting), seed, study.env)
+    """The demonstrations of a setting, corrupted where it says so, or the dataset that was recorded elsewhere."""
+    if setting.dataset is not None:
+        return RecordedJob(root, recorded_folder(setting.dataset), setting.state_key or USUAL_STATE)
+    wanted, env = study.demonstrations_of(setting), study.env_of(setting)
+    collected = CollectJob(root, study.tasks_of(setting), wanted, seed, env)
     return CorruptJob(root, collected, setting.corruption) if setting.corruption else collected
 
 
@@ -62,14 +69,12 @@ def _cell(study: Study, root: Path, name: str, row: MethodRow, seed: int, keeps_
     steps = max(1, round(study.training.steps * setting.steps_factor))
     return Cell(
         root=root,
-        env=study.env,
         setting=name,
         row=row,
         seed=seed,
         sources=tuple(_source(study, root, part, row, seed) for part in parts),
         policy=study.policy,
         training=dataclasses.replace(study.training, steps=steps),
-        evaluation=study.evaluation,
         screening=study.screening,
         camera_size=study.demonstrations.camera_size,
         keeps_checkpoints=keeps_checkpoints,
@@ -80,4 +85,4 @@ def _cell(study: Study, root: Path, name: str, row: MethodRow, seed: int, keeps_
 def _source(study: Study, root: Path, setting: Setting, row: MethodRow, seed: int) -> CellSource:
     dataset = dataset_job(study, root, setting, seed)
     rules = tuple(RuleJob(root, dataset, rule, study.policy.chunk_length, seed, setting.robot) for rule in row.rules)
-    return CellSource(dataset, study.tasks_of(setting), rules, setting.robot)
+    return CellSource(dataset, study.tasks_of(setting), study.evaluation_of(setting), rules, setting.robot)

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 from ptr_robot.errors import PTRError
 from ptr_robot.policy.vla.registration import VLAChoice
-from ptr_robot.study.cells.data_jobs import CACHE_FOLDER, CollectJob, StageJob, source_fields
+from ptr_robot.study.cells.data_jobs import CACHE_FOLDER, CollectJob
+from ptr_robot.study.cells.stage_job import StageJob
 from ptr_robot.study.engine.jobs import Job
 from ptr_robot.study.spec.definition import PolicySettings, PretrainingSettings
 from ptr_robot.train.config import DatasetConfig, OptimizerConfig, TrainConfig
@@ -56,7 +57,7 @@ class PretrainJob(StageJob):
         policy, pretraining = self.policy, self.pretraining
         return TrainConfig(
             dataset=DatasetConfig(
-                **source_fields(self.demonstrations.output, self.demonstrations.environment_type, None),
+                **self.demonstrations.source_fields(None),
                 num_chunks=policy.num_chunks,
                 cache_dir=str(self.root / CACHE_FOLDER),
             ),

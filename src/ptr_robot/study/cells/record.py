@@ -93,7 +93,8 @@ def read_record(path: Path) -> CellRecord | None:
         content["episodes"] = tuple(_read_outcome(episode) for episode in content["episodes"])
         scored = content.pop("judged") if "judged" in content else content["scored_episodes"]  # the former: 0.1
         content["scored_episodes"] = tuple(
-            ScoredEpisode(**{**episode, "faults": tuple(episode["faults"])}) for episode in scored
+            ScoredEpisode(**{**episode, "faults": None if episode["faults"] is None else tuple(episode["faults"])})
+            for episode in scored
         )
         return CellRecord(**content)
     except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:

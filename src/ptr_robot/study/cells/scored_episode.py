@@ -19,7 +19,7 @@ class ScoredEpisode:
     source: int
     episode_index: int
     task: str  # as the dataset says, which under label noise may be wrong
-    faults: tuple[str, ...]
+    faults: tuple[str, ...] | None  # None: nobody knows
     score: float | None = None
     weight: float | None = None
 
@@ -27,6 +27,15 @@ class ScoredEpisode:
     def is_faulty(self) -> bool:
         """Whether the episode is marked."""
         return bool(self.faults)
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it is known to have no fault."""
+        return self.faults == ()
+
+    def has(self, kind: str) -> bool:
+        """Whether it is marked with that kind of fault."""
+        return self.faults is not None and kind in self.faults
 
 
 def fault_kinds_of(truth: EpisodeTruth) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ptr_robot.envs.base import EnvironmentType
+from collections.abc import Mapping
+
 from ptr_robot.study.analysis.findings import MethodFinding, SettingFinding, StudyFindings
 from ptr_robot.study.report.text_table import (
     NOTHING,
@@ -47,9 +48,9 @@ def success_table(finding: SettingFinding, study: Study) -> TextTable:
     return TextTable(f"{finding.setting}: {finding.title}", columns, tuple(rows), note)
 
 
-def task_table(finding: SettingFinding, environment_type: EnvironmentType) -> TextTable:
+def task_table(finding: SettingFinding, titles: Mapping[str, str]) -> TextTable:
     """Success by task."""
-    columns = ("success by task", *(environment_type.task_title(task) for task in finding.tasks), "all")
+    columns = ("success by task", *(titles[task] for task in finding.tasks), "all")
     rows = [
         (
             method.title,
@@ -104,7 +105,7 @@ def setting_tables(finding: SettingFinding, study: Study) -> list[TextTable]:
     """All tables of a setting."""
     tables = [
         success_table(finding, study),
-        task_table(finding, study.environment_type),
+        task_table(finding, study.task_titles()),
         detection_table(finding),
         weight_table(finding),
     ]

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ptr_robot.data.corruptions.kinds import Corruption, paper_corruptions
 from ptr_robot.envs.base import CameraConfig, EnvironmentType
-from ptr_robot.envs.collection import clean_operators, resolve_mixture
+from ptr_robot.envs.collection import clean_operators
 from ptr_robot.envs.registry import DEFAULT as DEFAULT_ENVIRONMENT
 from ptr_robot.envs.registry import environment_type
 from ptr_robot.errors import ConfigError, did_you_mean
-from ptr_robot.eval.rollouts import check_max_steps
 from ptr_robot.method.scoring.config import ScreeningConfig
 from ptr_robot.policy.vla.presets import PRESETS as POLICY_PRESETS
+from ptr_robot.study.spec.checks import at_least, once, within
 from ptr_robot.study.spec.method_row import MethodRow
 from ptr_robot.study.spec.names import check_name
+from ptr_robot.study.spec.setting import Setting
+from ptr_robot.study.spec.setting_checks import check_executed, check_setting
 from ptr_robot.train.config import MAX_SEED
 
 EPISODES_PER_SEED = 1000  # seeds of evaluation episodes that belong to one seed of a study
@@ -41,55 +41,10 @@ class Demonstrations:
     camera_size: int = 96
 
     def __post_init__(self) -> None:
-        _at_least("demonstrations.episodes", self.episodes, 1)
+        at_least("demonstrations.episodes", self.episodes, 1)
         if self.fault_fraction is not None and not 0 <= self.fault_fraction <= 1:
             raise ConfigError(f"demonstrations.fault_fraction is {self.fault_fraction}; it must be 0 to 1")
-        _within("demonstrations", lambda: CameraConfig((), self.camera_size))
-
-
-@dataclass(frozen=True)
-class CorruptionSettings:
-    """One of the paper's corruptions, in the words of ``ptr corrupt``."""
-
-    kind: str
-    fraction: float | None = None
-    sigma: float = 0.1
-    noise_unit: str = "std"
-    keep_from: float = 0.4
-    keep_to: float = 0.7
-
-    def __post_init__(self) -> None:
-        self.corruptions()
-
-    def corruptions(self) -> tuple[Corruption, ...]:
-        """What the name stands for."""
-        changes = {name: value for name, value in dataclasses.asdict(self).items() if name != "kind"}
-        return paper_corruptions(self.kind, **changes)
-
-
-@dataclass(frozen=True)
-class Setting:
-    """One data condition: what it changes in the study's demonstrations, and what is done to them afterwards."""
-
-    title: str | None = None
-    tasks: list[str] | None = None
-    operators: dict[str, float] | None = None
-    fault_fraction: float | None = None
-    corruption: CorruptionSettings | None = None
-    # Other settings whose datasets are the sources of this one, in place of demonstrations of its own.
-    pool: list[str] = field(default_factory=list)
-    # Robot map of the dataset; unset: the study's.
-    robot: str | None = None
-    # A factor on the study's training.steps.
-    steps_factor: float = 1.0
-
-    def __post_init__(self) -> None:
-        own = ("tasks", "operators", "fault_fraction", "corruption", "robot")
-        clash = next((name for name in own if getattr(self, name) is not None), None)
-        if self.pool and clash:
-            raise ConfigError(f"a setting that pools {', '.join(self.pool)} has no {clash} of its own")
-        if not self.steps_factor > 0:
-            raise ConfigError(f"steps_factor is {self.steps_factor}; it must be above 0")
+        within("demonstrations", lambda: CameraConfig((), self.camera_size))
 
 
 @dataclass(frozen=True)
@@ -106,8 +61,8 @@ class PolicySettings:
         if self.preset not in POLICY_PRESETS:
             hint = did_you_mean(self.preset, POLICY_PRESETS)
             raise ConfigError(f"policy.preset: there is no policy preset {self.preset!r}; {hint}")
-        _at_least("policy.chunk_length", self.chunk_length, 1)
-        _at_least("policy.num_chunks", self.num_chunks, 1)
+        at_least("policy.chunk_length", self.chunk_length, 1)
+        at_least("policy.num_chunks", self.num_chunks, 1)
 
 
 @dataclass(frozen=True)
@@ -122,7 +77,7 @@ class TrainingSettings:
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size", "log_freq"):
-            _at_least(f"training.{name}", getattr(self, name), 1)
+            at_least(f"training.{name}", getattr(self, name), 1)
         if not self.lr > 0:
             raise ConfigError(f"training.lr is {self.lr}; it must be above 0")
 
@@ -146,8 +101,8 @@ class PretrainingSettings:
         if not self.tasks:
             raise ConfigError("pretraining.tasks is empty; name at least one")
         for name in ("episodes", "steps", "batch_size", "log_freq"):
-            _at_least(f"pretraining.{name}", getattr(self, name), 1)
-        _at_least("pretraining.seed", self.seed, 0)
+            at_least(f"pretraining.{name}", getattr(self, name), 1)
+        at_least("pretraining.seed", self.seed, 0)
         if not self.lr > 0:
             raise ConfigError(f"pretraining.lr is {self.lr}; it must be above 0")
 
@@ -167,11 +122,11 @@ class EvaluationSettings:
 
     def __post_init__(self) -> None:
         for name in ("episodes", "n_action_steps"):
-            _at_least(f"evaluation.{name}", getattr(self, name), 1)
+            at_least(f"evaluation.{name}", getattr(self, name), 1)
         if self.episodes > EPISODES_PER_SEED:
             raise ConfigError(f"evaluation.episodes is {self.episodes}; a seed has {EPISODES_PER_SEED} layouts")
         if self.sampling_seed is not None:
-            _at_least("evaluation.sampling_seed", self.sampling_seed, 0)
+            at_least("evaluation.sampling_seed", self.sampling_seed, 0)
 
 
 @dataclass(frozen=True)
@@ -183,7 +138,7 @@ class Study:
     tasks: list[str]
     settings: dict[str, Setting]
     methods: list[MethodRow]
-    # The environment's name, as in --env.type.
+    # The environment's name, as in --env.type, of settings that name none.
     env: str = DEFAULT_ENVIRONMENT
     seeds: list[int] = field(default_factory=lambda: [0])
     demonstrations: Demonstrations = field(default_factory=Demonstrations)
@@ -208,22 +163,18 @@ class Study:
             if not getattr(self, name):
                 raise ConfigError(f"{name} is empty; a study needs at least one")
         for seed in self.seeds:
-            _at_least("a seed", seed, 0)
+            at_least("a seed", seed, 0)
             if seed >= MAX_SEED:
                 raise ConfigError(f"a seed is {seed}; it must be below 2 to the 63rd")
-        _once("seeds", self.seeds)
-        _once("methods", [row.name for row in self.methods])
-        if self.evaluation.n_action_steps > self.policy.chunk_length:
-            raise ConfigError(
-                f"evaluation.n_action_steps is {self.evaluation.n_action_steps} and policy.chunk_length "
-                f"{self.policy.chunk_length}; a policy executes no more than it predicts"
-            )
+        once("seeds", self.seeds)
+        once("methods", [row.name for row in self.methods])
+        check_executed(self, self.evaluation)
         check_name("study", self.name)
         for name, setting in self.settings.items():
             check_name("setting", name)
-            self._check_setting(name, setting)
+            check_setting(self, name, setting)
         if self.pretraining is not None:
-            _within("pretraining", lambda: self.environment_type.resolve_tasks(self.pretraining_tasks))
+            within("pretraining", lambda: self.environment_type.resolve_tasks(self.pretraining_tasks))
         names = [row.name for row in self.methods]
         if self.sweeps and self.sweep_reference not in names:
             hint = did_you_mean(self.sweep_reference, names)
@@ -231,13 +182,35 @@ class Study:
 
     @property
     def environment_type(self) -> EnvironmentType:
-        """The environment that it names."""
+        """The environment of settings that name none."""
         return environment_type(self.env)
+
+    @property
+    def evaluated_settings(self) -> tuple[str, ...]:
+        """The settings with policies of their own: all but recorded datasets."""
+        return tuple(name for name, setting in self.settings.items() if not setting.is_recorded)
 
     @property
     def pretraining_tasks(self) -> list[str]:
         """As the study writes them."""
         return [] if self.pretraining is None else self.pretraining.tasks
+
+    def env_of(self, setting: Setting) -> str:
+        """The name of the environment that the setting's data are of."""
+        return self.env if setting.env is None else setting.env
+
+    def environment_of(self, setting: Setting) -> EnvironmentType:
+        """That environment."""
+        return environment_type(self.env_of(setting))
+
+    def evaluation_of(self, setting: Setting) -> EvaluationSettings:
+        """The study's evaluation with what the setting's environment has otherwise."""
+        changes: dict[str, Any] = setting.evaluation
+        return dataclasses.replace(self.evaluation, **changes)
+
+    def robot_file_of(self, setting: Setting) -> str | None:
+        """The robot map of the setting's data; None: the one that a recorded dataset's robot_type names."""
+        return setting.robot if setting.is_recorded else self.environment_of(setting).robot_file(setting.robot)
 
     def demonstrations_of(self, setting: Setting) -> Demonstrations:
         """The study's demonstrations with what the setting changes in them."""
@@ -247,57 +220,23 @@ class Study:
         if setting.fault_fraction is not None:
             changes["fault_fraction"] = setting.fault_fraction
         demonstrations = dataclasses.replace(self.demonstrations, **changes)
-        operators = demonstrations.operators or clean_operators(self.environment_type.scripted.operators)
+        operators = demonstrations.operators or clean_operators(self.environment_of(setting).scripted.operators)
         return dataclasses.replace(demonstrations, operators=operators)
 
     def tasks_of(self, setting: Setting) -> tuple[str, ...]:
-        """Full names of the tasks that the setting's data show."""
+        """Full names of the tasks that its policies are evaluated on; none on a recorded dataset."""
         if setting.pool:
             names = [task for part in setting.pool for task in self.tasks_of(self.settings[part])]
             return tuple(dict.fromkeys(names))
-        return self.environment_type.resolve_tasks(self.tasks if setting.tasks is None else setting.tasks)
+        if setting.is_recorded:
+            return ()
+        return self.environment_of(setting).resolve_tasks(self.tasks if setting.tasks is None else setting.tasks)
 
-    def _check_setting(self, name: str, setting: Setting) -> None:
-        kind = self.environment_type
-        weighing = next((row.name for row in self.methods if row.weighting is not None), None)
-        if setting.pool and weighing:
-            raise ConfigError(
-                f"settings.{name} pools several datasets and the method {weighing!r} weighs the episodes of one; "
-                "take one of the two out"
-            )
-        for part in setting.pool:
-            if part not in self.settings:
-                raise ConfigError(f"settings.{name}.pool: no setting {part!r}; {did_you_mean(part, self.settings)}")
-            if self.settings[part].pool:
-                raise ConfigError(f"settings.{name}.pool: {part!r} pools others itself; name their settings")
-        try:
-            for task in self.tasks_of(setting):
-                _within("evaluation", lambda: check_max_steps(kind, task, self.evaluation.max_steps))  # noqa: B023
-            demonstrations = self.demonstrations_of(setting)
-            resolve_mixture(demonstrations.operators, kind.scripted.operators, demonstrations.fault_fraction)
-            if POLICY_PRESETS[self.policy.preset]().vision is not None and not demonstrations.images:
-                raise ConfigError(
-                    f"the policy {self.policy.preset!r} looks at images and demonstrations.images is false; "
-                    "record them, or choose a preset for states"
-                )
-        except ConfigError as error:
-            raise ConfigError(f"settings.{name}: {error}") from error
-
-
-def _at_least(name: str, value: int, least: int) -> None:
-    if value < least:
-        raise ConfigError(f"{name} is {value}; it must be at least {least}")
-
-
-def _within(place: str, build: Callable[[], object]) -> None:
-    """Let the class that a setting is for complain about it, before anything runs."""
-    try:
-        build()
-    except ConfigError as error:
-        raise ConfigError(f"{place}: {error}") from error
-
-
-def _once(name: str, values: list[Any]) -> None:
-    repeated = next((value for value in values if values.count(value) > 1), None)
-    if repeated is not None:
-        raise ConfigError(f"{name}: {repeated!r} stands there twice; name each once")
+    def task_titles(self) -> dict[str, str]:
+        """What tables call each task of the study."""
+        return {
+            task: self.environment_of(setting).task_title(task)
+            for setting in self.settings.values()
+            if not setting.pool
+            for task in self.tasks_of(setting)
+        }

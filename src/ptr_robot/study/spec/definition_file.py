@@ -12,6 +12,7 @@ from typing import Any
 from ptr_robot.data.robots import load_robot
 from ptr_robot.errors import ConfigError, did_you_mean, require
 from ptr_robot.study.cells.training import all_settings
+from ptr_robot.study.spec.checks import within
 from ptr_robot.study.spec.definition import Study
 from ptr_robot.study.spec.methods import REGISTRY
 from ptr_robot.text_files import read_yaml
@@ -100,11 +101,9 @@ def _check_references(place: str, study: Study) -> None:
         if name not in rows and name not in REGISTRY:
             raise ConfigError(f"{place}: {field}: no method {name!r}; {did_you_mean(name, [*rows, *REGISTRY])}")
     for name, setting in study.settings.items():
-        if setting.robot is not None:
-            try:
-                load_robot(study.environment_type.robot_file(setting.robot))
-            except ConfigError as error:
-                raise ConfigError(f"{place}: settings.{name}: {error}") from error
+        robot = None if setting.robot is None else study.robot_file_of(setting)
+        if robot is not None:
+            within(f"{place}: settings.{name}", lambda: load_robot(robot))  # noqa: B023
     if study.sweeps:
         values = all_settings(rows[study.sweep_reference], study.training)
         numbers = [name for name, value in values.items() if isinstance(value, int | float)]

@@ -7,6 +7,8 @@ two shows in its errors: dimensions that changed places, other units, a shift in
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,6 +26,9 @@ _MOST = 400.0  # squared deviations: beyond it wrong is wrong
 _LEAST_ERROR = 0.05  # of a dimension's deviation: what is predicted better than this was carried out
 _LEAST_SPREAD = 0.15  # of a dimension's log errors over episodes
 _NUM_WORST = 2  # dimensions that count: two of many may have changed places
+_MOTION_SECONDS = 0.1  # before and after a moment, over which is looked how much moves
+_NUM_LEVELS = 8  # of motion, each with as many samples
+_LEAST_FACTOR = 0.25  # of the usual squared error: what hardly moves is not predicted any better than that
 
 
 class Command(Channel):
@@ -61,8 +66,9 @@ class Command(Channel):
         known = np.flatnonzero((1.0 - mean_square / deviation**2 > _LEAST_SKILL) & (deviation > 1e-4))
         if not len(known):
             return None
-        plain = _FittedCommand(model, offsets.astype(np.int64), known, usual[known], most)
-        return plain.calibrated(recordings)
+        reach = max(1, round(_MOTION_SECONDS * recordings.fps))
+        plain = _FittedCommand(model, offsets.astype(np.int64), known, usual[known], most, reach)
+        return plain.by_motion(recordings).calibrated(recordings)
 
 
 def _samples(
@@ -72,25 +78,36 @@ def _samples(
     return episode.states[places].reshape(len(rows), -1), episode.actions[rows]
 
 
+@dataclass(frozen=True, eq=False)
 class _FittedCommand(FittedChannel):
-    def __init__(
-        self,
-        model: FoldedRidge,
-        offsets: NDArray[np.int64],
-        dimensions: NDArray[np.int64],
-        usual: Values,
-        most: int,
-        moments: tuple[Values, Values] | None = None,
-    ) -> None:
-        self.model, self.offsets, self.dimensions, self.usual, self.most = model, offsets, dimensions, usual, most
-        self.centres, self.spreads = moments or (np.zeros(len(dimensions)), np.ones(len(dimensions)))
+    model: FoldedRidge
+    offsets: NDArray[np.int64]
+    dimensions: NDArray[np.int64]
+    usual: Values  # errors (dimensions,)
+    most: int  # rows of an episode
+    reach: int  # frames
+    levels: Values = field(default_factory=lambda: np.zeros(1))  # (L,) of motion, ascending
+    factors: Values = field(default_factory=lambda: np.ones((1, 1)))  # (L, dimensions) of squared errors there
+    centres: float | Values = 0.0  # (dimensions,) of an episode's log errors
+    spreads: float | Values = 1.0
+
+    def by_motion(self, recordings: Recordings) -> _FittedCommand:
+        """The same, knowing how much larger errors are where much moves: a quick moment is harder to tell."""
+        parts = [(episode, *self._squares(episode)) for episode in recordings.episodes]
+        motion = np.concatenate([self._motion(episode, rows) for episode, rows, _ in parts])
+        squares = np.concatenate([own for _, _, own in parts])
+        groups = np.array_split(np.argsort(motion, kind="stable"), _NUM_LEVELS)
+        groups = [group for group in groups if len(group)]
+        factors = [np.minimum(own, np.quantile(own, 0.9, axis=0)).mean(axis=0) for own in (squares[g] for g in groups)]
+        levels = np.array([np.median(motion[group]) for group in groups])
+        return replace(self, levels=levels, factors=np.maximum(np.stack(factors), _LEAST_FACTOR))
 
     def calibrated(self, recordings: Recordings) -> _FittedCommand:
         """The same, knowing how the errors of each dimension are spread over episodes."""
         logs = np.stack([self._log_errors(self._squares(e)[1]) for e in recordings.episodes if e.num_frames])
         centres = np.median(logs, axis=0)
         spreads = np.maximum(1.4826 * np.median(np.abs(logs - centres), axis=0), _LEAST_SPREAD)
-        return _FittedCommand(self.model, self.offsets, self.dimensions, self.usual, self.most, (centres, spreads))
+        return replace(self, centres=centres, spreads=spreads)
 
     def measure(self, episode: Recording) -> Measurement:
         """How many deviations the worst dimensions' errors are larger than elsewhere."""
@@ -106,7 +123,15 @@ class _FittedCommand(FittedChannel):
         inputs, actions = _samples(episode, rows, self.offsets)
         errors = (self.model.predict(inputs, episode.fold) - actions)[:, self.dimensions] / self.usual
         trust = 1.0 / (1.0 + self.model.novelty(inputs, episode.fold))  # a pose that no other episode has
-        return rows, np.minimum(errors**2, _MOST) * trust[:, None]
+        motion = self._motion(episode, rows)
+        expected = np.stack([np.interp(motion, self.levels, column) for column in self.factors.T], axis=1)
+        return rows, np.minimum(errors**2 / expected, _MOST) * trust[:, None]
+
+    def _motion(self, episode: Recording, rows: NDArray[np.int64]) -> Values:  # (n,) -> (n,)
+        """How much states and actions change around these moments, as a logarithm."""
+        before, after = (np.clip(rows + step, 0, episode.num_frames - 1) for step in (-self.reach, self.reach))
+        changes = [np.abs(part[after] - part[before]).mean(axis=1) for part in (episode.states, episode.actions)]
+        return np.asarray(np.log(changes[0] + changes[1] + _LEAST), dtype=np.float64)
 
     @staticmethod
     def _log_errors(squares: Values) -> Values:  # (n, dimensions) -> (dimensions,)

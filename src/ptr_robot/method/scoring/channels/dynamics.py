@@ -127,7 +127,7 @@ class _FittedTiming(FittedChannel):
         shift = self.shift(episode) - self.usual
         if np.isnan(shift):
             return Measurement(float("nan"))
-        word = "early" if shift > 0 else "late"
+        word = "late" if shift > 0 else "early"  # the action that belongs here lies that much later in the record
         return Measurement(abs(shift), note=f"actions are {abs(shift):.0f} frames {word}" if abs(shift) >= 1 else "")
 
     def shift(self, episode: Recording) -> float:

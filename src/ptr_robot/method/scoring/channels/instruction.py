@@ -31,6 +31,7 @@ _MOST_SAMPLES = 60_000
 _NUM_FEATURES = 96
 _MOST_CANDIDATES = 40  # beyond which models of single instructions are not asked
 _MOST_ROUNDS = 4
+_LUCK = 3.0  # deviations of the rate by chance
 _SHARPNESS = 4.0  # of the classifier's one-hot regression, before it is calibrated
 
 
@@ -170,10 +171,18 @@ def _likeliest(
     return np.where(is_judged, candidates[posteriors.argmax(dim=1).numpy()], given)
 
 
-def _skill(together: Values, columns: NDArray[np.int64]) -> float:
-    """How much oftener than by chance the given instruction is the likeliest one."""
+def _skill(together: Values, columns: NDArray[np.int64]) -> float:  # (E, K), (E,)
+    """How much oftener than chance makes it the given instruction is the likeliest one, every instruction alike.
+
+    Naming the commonest instruction is no skill, so the rate is a mean over instructions; and a few hits more than one
+    in K may be luck, so that much is taken off.
+    """
+    is_right = together.argmax(axis=1) == columns
+    numbers, counts = np.unique(columns, return_counts=True)
+    rate = float(np.mean([is_right[columns == number].mean() for number in numbers]))
     chance = 1.0 / together.shape[1]
-    return float((np.mean(together.argmax(axis=1) == columns) - chance) / (1.0 - chance))
+    deviation = np.sqrt(chance * (1.0 - chance) * float((1.0 / counts).mean()) / len(numbers))
+    return float((rate - _LUCK * deviation - chance) / (1.0 - chance))
 
 
 class FittedInstruction(FittedChannel):

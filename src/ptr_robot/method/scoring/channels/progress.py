@@ -12,7 +12,7 @@ from ptr_robot.method.scoring.channels.prediction import Expectation, observed, 
 from ptr_robot.method.scoring.recordings import Array, Recording, Recordings, chunk_starts
 
 _LEAST_SKILL = 0.1
-_END_SHARE = 0.1  # of an episode's looked-at frames
+_END_SHARE = 0.1  # of an episode's looked-at frames, at either end
 
 
 @lru_cache(maxsize=1)
@@ -83,3 +83,31 @@ class _Unfinished(FittedChannel):
         progress = float(np.median(predicted[-last:, 0]))
         note = f"ends when about {max(progress, 0.0):.0%} is done" if progress < 0.8 else ""
         return Measurement(1.0 - progress, note=note)
+
+
+class Beginning(Channel):
+    """Episodes that begin in the middle: recording was started late."""
+
+    name = "beginning"
+    reason = "begins when a part is done"
+    is_contextual = True
+    is_drawn = True
+
+    def fit(self, recordings: Recordings, seed: int) -> FittedChannel | None:
+        """None where progress cannot be told."""
+        expectation = expected_progress(recordings, seed)
+        return None if expectation is None else _Begun(expectation)
+
+
+class _Begun(FittedChannel):
+    def __init__(self, expectation: Expectation) -> None:
+        self.expectation = expectation
+
+    def measure(self, episode: Recording) -> Measurement:
+        """How much is done at the start, by what the first frames look like."""
+        rows, _, predicted, _ = self.expectation.errors(episode)
+        if len(rows) < 4:
+            return Measurement(float("nan"))
+        progress = float(np.median(predicted[: max(2, round(_END_SHARE * len(rows))), 0]))
+        note = f"begins when about {min(progress, 1.0):.0%} is done" if progress > 0.2 else ""
+        return Measurement(progress, note=note)

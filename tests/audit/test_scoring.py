@@ -11,10 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from ptr_robot.audit.score_files import read_scores
-from ptr_robot.audit.scoring import ScoreSettings, score_dataset
+from ptr_robot.audit.scoring import ScoreSettings, score_dataset, statements
 from ptr_robot.cli.main import run
 from ptr_robot.data.lerobot.index import open_index
 from ptr_robot.errors import ConfigError
+from ptr_robot.method.scoring.check import CheckResult
+from ptr_robot.method.scoring.quality import QualityConfig, assess
+from ptr_robot.method.scoring.verdicts import decide
+from tests.method.scoring.made_recordings import make_recordings
 from tests.train.datasets import record_dataset
 
 LENGTHS = (24, 30, 18, 26, 22, 25, 28, 21)
@@ -28,9 +32,11 @@ def dataset(tmp_path_factory):
 
 
 def test_the_files_hold_every_episode_and_frame(dataset, tmp_path, capsys) -> None:
-    folder = tmp_path / "scores"
+    folder = tmp_path / "my scores"
     assert run(["score", str(dataset), f"--output_dir={folder}", *QUICK]) == 0
-    assert "kept in full" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "kept in full" in printed
+    assert printed.endswith(f"look at them: ptr report {dataset} --output_dir='{folder}'\n")
     scores = read_scores(folder)
     assert sorted(scores.rows) == list(range(len(LENGTHS)))
     frames = pq.read_table(folder / "ptr_frames.parquet").to_pydict()
@@ -78,6 +84,18 @@ def test_bad_flags_are_one_line(dataset, tmp_path) -> None:
         run(["score", str(dataset), "--action_key=actions", f"--output_dir={tmp_path}"])
     with pytest.raises(ConfigError, match=r"there is no vector 'observation.stat'"):
         run(["score", str(dataset), "--state_keys=observation.stat", f"--output_dir={tmp_path}"])
+
+
+def test_faults_that_would_not_be_dropped_are_named() -> None:
+    recordings = make_recordings(24)
+    quality = assess(recordings, QualityConfig(num_seeds=1, chunk_length=8))
+    found = [
+        CheckResult(kind, kind, 20, auroc, auroc, auroc, recall, "ending", None)
+        for kind, auroc, recall in (("missed", 0.6, 0.0), ("low", 0.99, 0.02), ("found", 0.99, 0.9))
+    ]
+    said = " ".join(statements(quality, decide(quality, ["one", "other"]), found))
+    assert "mostly be missed here: missed." in said
+    assert "rank low and mostly not be dropped: low." in said
 
 
 def test_the_check_says_what_pictures_add(tmp_path, capsys) -> None:

@@ -113,6 +113,8 @@ def test_a_run_does_not_go_on_with_other_instructions(own):
         (("chunk_length",), 10**9),
         (("flow",), 3),
         (("trunk",), None),
+        (("language",), None),
+        (("flow",), None),
     ],
 )
 def test_a_configuration_beyond_its_weights_takes_no_memory(own, place, value):

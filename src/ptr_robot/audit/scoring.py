@@ -212,9 +212,9 @@ def statements(quality: Quality, verdicts: Sequence[Verdict], checks: Sequence[C
     missed = [result.title for result in checks if result.auroc < 0.8]
     if missed:
         said.append(f"Injected faults that would mostly be missed here: {', '.join(missed)}.")
-    flagged = [result.title for result in checks if result.auroc >= 0.8 and result.recall < 0.5]
-    if flagged:
-        said.append(f"Injected faults that would rank low and mostly not be dropped: {', '.join(flagged)}.")
+    undropped = [result.title for result in checks if result.auroc >= 0.8 and result.recall < 0.5]
+    if undropped:
+        said.append(f"Injected faults that would rank low and mostly not be dropped: {', '.join(undropped)}.")
     return said
 
 

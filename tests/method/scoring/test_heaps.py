@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
-from ptr_robot.method.scoring.heaps import upper_heap
+from ptr_robot.method.scoring.heaps import _poisson_at_most, upper_heap
 from ptr_robot.method.scoring.null_distribution import HEAP_SCORE, NullDistribution
 from ptr_robot.method.scoring.reference_set import standardise, with_heaps
 
@@ -68,3 +70,23 @@ def test_a_group_that_many_channels_set_apart_counts_once() -> None:
     assert all(null.lower_heap is not None for null in nulls)
     lifted = (standardise(values, tasks, nulls) > standardise(values, tasks, plain)).sum(axis=1)
     assert (lifted[is_upper] == 1).all()
+
+
+@pytest.mark.parametrize("mean", [0.5, 4.0, 9.0])
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_poisson_probabilities_add_up(count: int, mean: float) -> None:
+    terms = [math.exp(-mean) * mean**number / math.factorial(number) for number in range(count + 1)]
+    assert _poisson_at_most(count, mean) == pytest.approx(sum(terms))
+
+
+def test_many_values_have_a_probability_too() -> None:
+    assert _poisson_at_most(900, 900.0) == pytest.approx(0.51, abs=0.01)
+
+
+@pytest.mark.parametrize("num", [1000, 10_000])
+def test_a_shallow_dip_is_no_valley(num: int) -> None:
+    """Half of the density is left: with many values that is no chance, and no second heap either."""
+    generator = np.random.default_rng(3)
+    values = generator.uniform(0, 1, num)
+    in_dip = (np.abs(values - 0.5) < 0.1) & (generator.uniform(size=num) < 0.5)
+    assert upper_heap(values[~in_dip]) is None

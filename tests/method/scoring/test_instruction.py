@@ -39,3 +39,14 @@ def test_instructions_that_look_alike_are_not_told_apart(share: float) -> None:
     found = assess(replace(recordings, episodes=episodes), QualityConfig(num_seeds=1, chunk_length=8))
     assert (found.labels == found.given).all()
     assert np.isnan(found.scores[:, CHANNEL]).all()
+
+
+@pytest.mark.parametrize(("num", "share"), [(40, 0.2), (80, 0.3)])
+def test_wrong_instructions_do_not_silence_the_channel(num: int, share: float) -> None:
+    """What the channel is for lowers the rate by which it is judged."""
+    recordings = make_recordings(num)
+    is_wrong = np.arange(num) < share * num
+    tasks = np.where(is_wrong, 1 - recordings.tasks, recordings.tasks)
+    episodes = tuple(replace(e, task=int(task)) for e, task in zip(recordings.episodes, tasks, strict=True))
+    found = assess(replace(recordings, episodes=episodes), QualityConfig(num_seeds=1, chunk_length=8))
+    np.testing.assert_array_equal(found.labels, recordings.tasks)

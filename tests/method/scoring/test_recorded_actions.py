@@ -10,6 +10,7 @@ import pytest
 from ptr_robot.method.scoring.channels.command import Command
 from ptr_robot.method.scoring.channels.duration import Duration
 from ptr_robot.method.scoring.channels.prediction import WhichConsequence
+from ptr_robot.method.scoring.channels.progress import Beginning
 from ptr_robot.method.scoring.channels.smoothness import ActionNoise
 from ptr_robot.method.scoring.injections import INJECTORS
 from ptr_robot.method.scoring.recordings import Recording, Recordings
@@ -108,3 +109,49 @@ def test_every_task_has_a_usual_surprise() -> None:
     fitted = WhichConsequence().fit(recordings, seed=0)
     assert fitted is not None
     assert set(fitted.usual) == set(fitted.expectation.models)
+
+
+def test_quick_moments_may_be_harder_to_tell(folded: Recordings) -> None:
+    """The record alone is rough where the hand is quick: a quick episode is no faulty one."""
+    generator = np.random.default_rng(2)
+
+    def rough(episode: Recording) -> Recording:
+        speed = np.abs(np.gradient(episode.states, axis=0)).mean(axis=1, keepdims=True)
+        noise = 4.0 * speed * generator.standard_normal(episode.actions.shape)
+        return replace(episode, actions=(episode.actions + noise).astype(np.float32))
+
+    recordings = replace(folded, episodes=tuple(rough(episode) for episode in folded.episodes))
+    fitted = Command().fit(recordings, seed=0)
+    assert fitted is not None
+    assert fitted.factors.mean(axis=1)[-1] > 2.0 * fitted.factors.mean(axis=1)[0]
+    one = replace(fitted, levels=np.zeros(1), factors=np.ones((1, fitted.factors.shape[1])))
+    logs = [np.concatenate([f._squares(e)[1].mean(axis=1) for e in recordings.episodes]) for f in (one, fitted)]
+    motion = np.concatenate([fitted._motion(e, fitted._squares(e)[0]) for e in recordings.episodes])
+    by_speed = [np.corrcoef(np.log(values + 1e-3), motion)[0, 1] for values in logs]
+    assert by_speed[1] < 0.5 * by_speed[0]
+
+
+def test_moments_that_stand_still_are_one_level_in_any_order(folded: Recordings) -> None:
+    still = np.zeros((30, 3), dtype=np.float32)
+    episodes = tuple(
+        replace(e, states=np.concatenate([still + e.states[0], e.states]), actions=np.concatenate([still, e.actions]))
+        for e in folded.episodes
+    )
+    found = []
+    for order in (episodes, episodes[::-1]):
+        fitted = Command().fit(replace(folded, episodes=order), seed=0)
+        assert fitted is not None
+        assert len(np.unique(fitted.levels)) == len(fitted.levels)
+        found.append(fitted)
+    np.testing.assert_allclose(found[0].levels, found[1].levels, rtol=1e-6)
+
+
+def test_an_episode_that_begins_in_the_middle_is_named() -> None:
+    recordings = make_recordings(40, num_tasks=1).with_folds(0)
+    good = recordings.episodes[7]
+    late = replace(good, states=good.states[good.num_frames // 2 :], actions=good.actions[good.num_frames // 2 :])
+    fitted = Beginning().fit(recordings, seed=0)
+    assert fitted is not None
+    found = fitted.measure(late)
+    assert found.value > max(fitted.measure(episode).value for episode in recordings.episodes)
+    assert "begins when about" in found.note

@@ -145,7 +145,7 @@ def test_a_generalist_is_compared_with_the_specialist_of_each_task() -> None:
     assert finding.generalist.estimate == pytest.approx(0.55)
     assert finding.difference.estimate == pytest.approx(0.2)
     assert finding.specialist_by_task[tasks["coffee-push"]] == pytest.approx(0.3)
-    table = pooling_table((finding,), study.task_titles())
+    table = pooling_table((finding,), study)
     assert len(table.rows) == 2
     assert table.rows[1][-1].startswith("+.20 [")
 

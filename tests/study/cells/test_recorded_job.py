@@ -149,6 +149,16 @@ def test_what_environments_add_changes_no_cell_without_them(folder: Path, tmp_pa
     assert identities[0] == identities[1]
 
 
+def test_a_cell_keeps_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who changes it runs every cell of every folder again."""
+    monkeypatch.setattr("ptr_robot.study.cells.cell.__version__", "0.2.0")
+    monkeypatch.setattr("ptr_robot.study.cells.data_jobs.COLLECTION_VERSION", 2)
+    path = tmp_path / "study.yaml"
+    path.write_text(yaml.safe_dump({**STUDY, "settings": {"a": {}}, "methods": ["sft"]}))
+    (cell,) = plan_cells(read_study(str(path)), tmp_path)
+    assert cell.identity == "93da5c38aa7939ae2179"
+
+
 @pytest.mark.slow
 def test_three_embodiments_meet_in_one_policy(g1: Path, libero_assets: None, tmp_path: Path) -> None:
     overrides = {"settings": ["pooled"], "methods": ["sft"], "demonstrations": {"episodes": 2}}

@@ -44,7 +44,14 @@ def test_a_setting_may_name_its_environment(tmp_path: Path) -> None:
     assert study.environment_of(hasty).title == "Hasty World"
     assert (study.evaluation_of(usual).max_steps, study.evaluation_of(hasty).max_steps) == (300, 30)
     assert study.evaluation_of(hasty).n_action_steps == study.evaluation.n_action_steps
-    assert study.task_titles() == {"reach-v3": "reach", "push-v3": "hasty push"}
+    assert study.task_titles(usual) == {"reach-v3": "reach"}
+    assert study.task_titles(hasty) == {"push-v3": "hasty push"}
+
+
+def test_one_task_in_two_environments_has_two_titles(tmp_path: Path) -> None:
+    study = read_study(study_file(tmp_path, settings={"usual": {}, "hasty": HASTY}))
+    titles = {name: study.task_titles(setting)["reach-v3"] for name, setting in study.settings.items()}
+    assert titles == {"usual": "reach", "hasty": "hasty reach"}
 
 
 @pytest.mark.parametrize(
@@ -60,8 +67,15 @@ def test_a_setting_may_name_its_environment(tmp_path: Path) -> None:
         ({"a": {}, "b": {"pool": ["a"], "env": "hasty"}}, "pools a has no env of its own"),
         (
             {"a": {}, "b": HASTY, "c": {"pool": ["a", "b"]}},
-            "settings.c pools the tasks 'reach-v3' of two environments",
+            "settings.c pools the task 'reach-v3' of two environments or with two evaluations",
         ),
+        (
+            {"a": {}, "b": {"evaluation": {"max_steps": 3}}, "c": {"pool": ["a", "b"]}},
+            "settings.c pools the task 'reach-v3' of two environments or with two evaluations",
+        ),
+        ({"a": {}, "c": {"pool": ["a", "a"]}}, r"settings.c.pool: 'a' stands there twice"),
+        ({"a": {"dataset": "here", "steps_factor": 2.0}}, "steps_factor is of a setting that trains"),
+        ({"a": {"dataset": ""}}, "dataset is empty"),
         ({"a": {"dataset": "here", "tasks": ["push"]}}, "recorded elsewhere has no tasks of its own"),
         ({"a": {"dataset": "here", "evaluation": {"max_steps": 3}}}, "recorded elsewhere has no evaluation of its own"),
         ({"a": {"state_key": "observation.state"}}, "state_key is of a setting with a dataset"),

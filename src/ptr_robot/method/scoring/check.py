@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ptr_robot.method.scoring.combination import DOUBT
 from ptr_robot.method.scoring.injections import INJECTORS, WRONG_INSTRUCTION
 from ptr_robot.method.scoring.quality import CHANNEL_NAMES, Quality
 from ptr_robot.method.scoring.recordings import Recording
-from ptr_robot.method.scoring.verdicts import DOUBT, ranked_evidence, rare_episodes
+from ptr_robot.method.scoring.verdicts import ranked_evidence, rare_episodes
 
 Values = NDArray[np.float64]
 Report = Callable[[str, float], None]

@@ -22,7 +22,7 @@ _SHARES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)  # the smallest always stay
 _SHAPES = (0.1, 0.15, 0.2, 0.3, 0.4)
 _PRIOR_EPISODES = 12.0  # how many good episodes each channel is thought to have seen before
 _LEAST_DECAY = 0.5  # nats over which chance evidence becomes e times rarer, at least
-_HARDLY_ANYTHING = 1.0  # nats
+DOUBT = 1.0  # nats of evidence from which an episode weighs less: below it hardly anything speaks against one
 LEAST_EVIDENCE = 2.0  # nats that it takes to drop an episode, however few of the good would be lost
 
 
@@ -55,7 +55,7 @@ class Combination:
     degrees: int
     mixtures: tuple[Mixture, ...]  # one a channel
     threshold: float  # nats of evidence from which an episode is dropped
-    mirrored: Values  # (E,) ascending: what good episodes would have by chance alone
+    mirrored: Values  # (n,) ascending: what good episodes would have by chance alone
     max_false_exclusions: float  # share of good episodes that may be dropped by mistake
 
     def evidence(self, scores: Values) -> Values:  # (E, C) -> (E,) nats against each episode
@@ -105,7 +105,7 @@ def combine(scores: Values, max_false_exclusions: float) -> Combination:  # (E, 
     """
     degrees = degrees_of_freedom(len(scores))
     mixtures = tuple(_of_channel(column, degrees) for column in scores.T)
-    is_good = evidence_under(mixtures, scores, degrees) < _HARDLY_ANYTHING
+    is_good = evidence_under(mixtures, scores, degrees) < DOUBT
     mirrored = np.sort(evidence_under(mixtures, -scores[is_good if is_good.any() else slice(None)], degrees))
     allowed = int(max_false_exclusions * is_good.sum())
     beyond = mirrored[len(mirrored) - allowed - 1] if len(mirrored) else 0.0

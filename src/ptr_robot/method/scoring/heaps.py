@@ -6,9 +6,8 @@ that covers both hides it. Two heaps with a valley between them can be told apar
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 Values = NDArray[np.float64]
@@ -19,6 +18,7 @@ _LEAST_SHARE, _MOST_SHARE = 0.05, 0.6  # of the upper heap
 _LEAST_SEPARATION = 3.8  # deviations of the wider of the flanks that face each other, between the centres
 _VALLEY_WIDTHS = (0.15, 0.3, 0.45)  # of the way from centre to centre
 _FLANK = 0.35  # of that way: what counts as around a centre
+_MOST_IN_VALLEY = 0.3  # of the number that is expected there
 _CHANCE = 0.005  # that a valley as empty lies somewhere between two places of one heap
 _NUM_ROUNDS = 50
 
@@ -77,18 +77,16 @@ def _has_valley(values: Values, lower: float, upper: float) -> bool:
     for share in _VALLEY_WIDTHS:
         firsts = np.linspace(lower, upper - share * way, 60)
         inside = int((np.searchsorted(ordered, firsts + share * way) - np.searchsorted(ordered, firsts)).min())
-        tries = 2.0 * len(_VALLEY_WIDTHS) / share
-        if tries * _poisson_at_most(inside, share * density) <= _CHANCE:
+        expected, tries = share * density, 2.0 * len(_VALLEY_WIDTHS) / share
+        if inside <= _MOST_IN_VALLEY * expected and tries * _poisson_at_most(inside, expected) <= _CHANCE:
             return True
     return False
 
 
 def _poisson_at_most(count: int, mean: float) -> float:
     """P(N <= count)."""
-    terms = [math.exp(-mean)]
-    for number in range(1, count + 1):
-        terms.append(terms[-1] * mean / number)
-    return sum(terms)
+    shape, place = (torch.tensor(number, dtype=torch.float64) for number in (count + 1.0, mean))
+    return float(torch.special.gammaincc(shape, place))
 
 
 def _untied(values: Values) -> Values:  # (n,) -> (n,)

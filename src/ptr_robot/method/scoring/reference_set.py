@@ -60,15 +60,15 @@ def with_heaps(null: NullDistribution, values: Values, tasks: NDArray[np.int64],
 def standardise(values: Values, tasks: NDArray[np.int64], nulls: tuple[NullDistribution, ...]) -> Values:  # (E, C)
     """Every channel in deviations of good episodes.
 
-    That an episode is in a heap of its own counts once, in the channel that it lifts highest: what sets a group apart
+    That an episode is in a heap of its own counts once, in the channel that it lifts most: what sets a group apart
     (a quicker operator) is seen by many channels.
     """
     columns = [null.standardise(values[:, c], tasks[:, c]) for c, null in enumerate(nulls)]
     scores = np.stack(columns, axis=1)
     lifted = np.stack([null.lifted(values[:, c], tasks[:, c]) for c, null in enumerate(nulls)], axis=1)
-    gains = np.where(lifted > scores, lifted, -np.inf)  # NaN is not
-    rows, highest = np.arange(len(scores)), gains.argmax(axis=1)
-    scores[rows, highest] = np.where(np.isfinite(gains[rows, highest]), gains[rows, highest], scores[rows, highest])
+    gains = np.where(lifted > scores, lifted - scores, 0.0)  # NaN is not
+    rows, largest = np.arange(len(scores)), gains.argmax(axis=1)
+    scores[rows, largest] += gains[rows, largest]
     return scores
 
 

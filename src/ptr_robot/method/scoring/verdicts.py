@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ptr_robot.method.scoring.combination import DOUBT
 from ptr_robot.method.scoring.quality import CHANNEL_NAMES, CHANNELS, Quality
 from ptr_robot.method.scoring.rarity import benefit_of_doubt, differing_sessions, start_novelty
 
@@ -17,7 +18,6 @@ Values = NDArray[np.float64]
 KEEP, FLAG, DROP = "keep", "flag", "drop"
 LEAST_WEIGHT = 0.25  # of what is kept: the paper's lower bound
 KEEP_SHARE = 0.25  # of every task that is kept in any case
-DOUBT = 1.0  # nats of evidence from which an episode weighs less
 _ALSO = 1.0  # nats from which a second reason is named
 _MOST_EXCUSED = 6.0  # nats of any one channel that an unusual situation explains: the rest is a fault
 _BEYOND_CHANCE = 12.0  # nats: the odds of one in 160,000 that channels which compare would have by chance

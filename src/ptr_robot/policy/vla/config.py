@@ -247,6 +247,8 @@ def _build(kind: type, values: dict[str, Any], place: str) -> Any:
 
 def _check_type(place: str, kind: str, value: Any) -> None:
     """Refuse a plain value of another type, or a number that no policy has; fields of other types check themselves."""
+    if value is None and "None" not in kind:
+        raise ConfigError(f"{place} is null; it must be of the type {kind}")
     expected = _PLAIN_TYPES.get(kind)
     if expected is None or value is dataclasses.MISSING:
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +11,7 @@ from ptr_robot.study.analysis.seed_statistics import Outcomes, mean_interval, pa
 from ptr_robot.study.cells.record import CellRecord
 from ptr_robot.study.report.text_table import TextTable, difference_with_interval, rate, rate_with_interval
 from ptr_robot.study.run import StudyRecords
+from ptr_robot.study.spec.definition import Study
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ def find_pooling(records: StudyRecords) -> tuple[PoolingFinding, ...]:
     for name, setting in records.study.settings.items():
         for row in records.study.methods if setting.pool else []:
             generalists = records.of(name, row.name)
-            specialists_of = [part for part in setting.pool if part in records.study.evaluated_settings]
-            parts = [records.of(part, row.name) for part in specialists_of]
+            evaluated = [part for part in setting.pool if part in records.study.evaluated_settings]
+            parts = [records.of(part, row.name) for part in evaluated]
             seeds = [seed for seed in generalists if all(seed in part for part in parts)]
             if seeds:
                 specialists = {seed: [part[seed] for part in parts] for seed in seeds}
@@ -43,11 +43,13 @@ def find_pooling(records: StudyRecords) -> tuple[PoolingFinding, ...]:
     return tuple(found)
 
 
-def pooling_table(findings: tuple[PoolingFinding, ...], titles: Mapping[str, str]) -> TextTable | None:
+def pooling_table(findings: tuple[PoolingFinding, ...], study: Study) -> TextTable | None:
     """Two rows a method."""
     if not findings:
         return None
     tasks = list(dict.fromkeys(task for finding in findings for task in finding.generalist_by_task))
+    pools = dict.fromkeys(finding.pooled for finding in findings)
+    titles = {task: title for name in pools for task, title in study.task_titles(study.settings[name]).items()}
     rows = []
     for finding in findings:
         for title, rates, mean, difference in (

@@ -84,7 +84,7 @@ class Cell(Job):
     @property
     def _evaluation(self) -> Any:
         """One for all sources, as version 0.1 had it, or one for each that is evaluated."""
-        own = [_evaluation(source.evaluation) for source in self.sources if source.tasks]
+        own = [_by_value(source.evaluation) for source in self.sources if source.tasks]
         return own[0] if all(settings == own[0] for settings in own) else own
 
     @property
@@ -182,7 +182,7 @@ class Cell(Job):
         )
 
 
-def _evaluation(settings: EvaluationSettings) -> dict[str, Any]:
+def _by_value(settings: EvaluationSettings) -> dict[str, Any]:
     """By value; what version 0.1 did not have stands there only where it is set, so that its results are found."""
     fields = dataclasses.asdict(settings)
     return {name: value for name, value in fields.items() if name != "sampling_seed" or value is not None}

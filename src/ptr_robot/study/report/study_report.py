@@ -40,7 +40,7 @@ def write_report(records: StudyRecords, root: Path) -> StudyReport:
         raise DataError(f"{root} has no record of this study's cells; run it without --report_only")
     findings, sweeps, pooling = find(records), find_sweeps(records), find_pooling(records)
     tables = [t for setting in findings.settings for t in setting_tables(setting, records.study)]
-    pooled = pooling_table(pooling, records.study.task_titles())
+    pooled = pooling_table(pooling, records.study)
     further = [sweep_table(sweeps), pooled, time_table(findings) if findings.settings else None]
     report = StudyReport(findings, (*tables, *(table for table in further if table is not None)), root)
     _write_text(root / TABLES_FILE, _markdown(report))

@@ -105,7 +105,7 @@ def setting_tables(finding: SettingFinding, study: Study) -> list[TextTable]:
     """All tables of a setting."""
     tables = [
         success_table(finding, study),
-        task_table(finding, study.task_titles()),
+        task_table(finding, study.task_titles(study.settings[finding.setting])),
         detection_table(finding),
         weight_table(finding),
     ]

@@ -232,11 +232,7 @@ class Study:
             return ()
         return self.environment_of(setting).resolve_tasks(self.tasks if setting.tasks is None else setting.tasks)
 
-    def task_titles(self) -> dict[str, str]:
-        """What tables call each task of the study."""
-        return {
-            task: self.environment_of(setting).task_title(task)
-            for setting in self.settings.values()
-            if not setting.pool
-            for task in self.tasks_of(setting)
-        }
+    def task_titles(self, setting: Setting) -> dict[str, str]:
+        """What tables call each of its tasks; two settings may have one name for the tasks of two environments."""
+        parts = [self.settings[part] for part in setting.pool] or [setting]
+        return {task: self.environment_of(part).task_title(task) for part in parts for task in self.tasks_of(part)}

@@ -23,7 +23,7 @@ def recorded_folder(dataset: str) -> Path:
     remedy = "give the folder of a LeRobot dataset, or choose settings without it (--settings)"
     if variable is not None and not named:
         raise DataError(f"dataset is {dataset!r}, and this variable is not set; {remedy}")
-    folder = Path(named).expanduser()
+    folder = Path(named).expanduser().absolute()  # which no loader takes for the name of a hub
     if not (folder / "meta" / "info.json").is_file():
         raise DataError(f"dataset is {dataset!r}: {folder} has no meta/info.json; {remedy}")
     return folder

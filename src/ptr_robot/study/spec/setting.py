@@ -71,6 +71,10 @@ class Setting:
                 raise ConfigError(f"evaluation of a setting has no {name!r}; {did_you_mean(name, OWN_EVALUATION)}")
             if value is None and name != "max_steps":
                 raise ConfigError(f"evaluation.{name} is null; give it a number, or take it out")
+        if self.is_recorded and self.steps_factor != 1.0:
+            raise ConfigError("steps_factor is of a setting that trains; a recorded dataset is a source of others")
+        if self.dataset == "":
+            raise ConfigError("dataset is empty; give the folder of a LeRobot dataset")
         if not self.steps_factor > 0:
             raise ConfigError(f"steps_factor is {self.steps_factor}; it must be above 0")
 

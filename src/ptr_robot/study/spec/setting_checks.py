@@ -8,7 +8,7 @@ from ptr_robot.envs.collection import resolve_mixture
 from ptr_robot.errors import ConfigError, did_you_mean
 from ptr_robot.eval.rollouts import check_max_steps
 from ptr_robot.policy.vla.presets import PRESETS as POLICY_PRESETS
-from ptr_robot.study.spec.checks import within
+from ptr_robot.study.spec.checks import once, within
 from ptr_robot.study.spec.setting import Setting
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def _check_pool(study: Study, name: str, setting: Setting) -> None:
             f"settings.{name} pools several datasets and the method {weighing!r} weighs the episodes of one; "
             "take one of the two out"
         )
+    once(f"settings.{name}.pool", setting.pool)
     for part in setting.pool:
         if part not in study.settings:
             raise ConfigError(f"settings.{name}.pool: no setting {part!r}; {did_you_mean(part, study.settings)}")
@@ -77,12 +78,14 @@ def _check_pool(study: Study, name: str, setting: Setting) -> None:
 
 
 def _check_task_names(study: Study, name: str, setting: Setting) -> None:
-    """Results are kept by task, so that a name must mean one task."""
-    known: dict[str, str] = {}
+    """Results are kept by task, so that a name must mean one task, evaluated in one way."""
+    known: dict[str, tuple[str, EvaluationSettings]] = {}
     for part in setting.pool:
         own = study.settings[part]
+        protocol = study.env_of(own), study.evaluation_of(own)
         for task in within(f"settings.{part}", lambda: study.tasks_of(own)):  # noqa: B023
-            if known.setdefault(task, study.env_of(own)) != study.env_of(own):
+            if known.setdefault(task, protocol) != protocol:
                 raise ConfigError(
-                    f"settings.{name} pools the tasks {task!r} of two environments; leave one of them out"
+                    f"settings.{name} pools the task {task!r} of two environments or with two evaluations; "
+                    "leave one of them out"
                 )

@@ -96,8 +96,9 @@ class _FittedCommand(FittedChannel):
         parts = [(episode, *self._squares(episode)) for episode in recordings.episodes]
         motion = np.concatenate([self._motion(episode, rows) for episode, rows, _ in parts])
         squares = np.concatenate([own for _, _, own in parts])
-        groups = np.array_split(np.argsort(motion, kind="stable"), _NUM_LEVELS)
-        groups = [group for group in groups if len(group)]
+        edges = np.unique(np.quantile(motion, np.arange(1, _NUM_LEVELS) / _NUM_LEVELS))  # moments that stand still tie
+        level = np.searchsorted(edges, motion)
+        groups = [level == number for number in np.unique(level)]
         factors = [np.minimum(own, np.quantile(own, 0.9, axis=0)).mean(axis=0) for own in (squares[g] for g in groups)]
         levels = np.array([np.median(motion[group]) for group in groups])
         return replace(self, levels=levels, factors=np.maximum(np.stack(factors), _LEAST_FACTOR))

@@ -31,7 +31,8 @@ _MOST_SAMPLES = 60_000
 _NUM_FEATURES = 96
 _MOST_CANDIDATES = 40  # beyond which models of single instructions are not asked
 _MOST_ROUNDS = 4
-_LUCK = 3.0  # deviations of the rate by chance
+_LUCK = 2.0  # deviations of the rate by chance
+_LEAST_SKILL = 0.05
 _SHARPNESS = 4.0  # of the classifier's one-hot regression, before it is calibrated
 
 
@@ -111,6 +112,7 @@ class Instruction(Channel):
         is_judged = np.isin(given, candidates)
         columns = np.searchsorted(candidates, given[is_judged])
         likely, scales = (given if first is None else first).copy(), None
+        is_known = bool((likely != given).any())  # found in another draw
         for number in range(_MOST_ROUNDS):
             models = _fit_models(recordings.with_tasks(likely.tolist()), candidates, seed)
             if models is None:
@@ -120,9 +122,12 @@ class Instruction(Channel):
                 judged = torch.from_numpy(evidence[:, is_judged])
                 scales = trusted_scales(judged, torch.from_numpy(columns)).double().numpy()
             together = np.einsum("j,jek->ek", scales, evidence)
+            # Later rounds, which learn from what was found, agree with it whether it is right or not.
+            if number == 0 and not is_known:
+                is_known = _skill(together[is_judged], columns) > _LEAST_SKILL
             found = _likeliest(together, given, candidates, is_judged, columns)
             if number + 1 == _MOST_ROUNDS or (found == likely).all():
-                return FittedInstruction(replace(models, scales=scales), _skill(together[is_judged], columns))
+                return FittedInstruction(replace(models, scales=scales), is_known)
             likely = found
         raise AssertionError("the last round returns")
 
@@ -188,8 +193,8 @@ def _skill(together: Values, columns: NDArray[np.int64]) -> float:  # (E, K), (E
 class FittedInstruction(FittedChannel):
     """Measures the odds against the instruction that an episode has."""
 
-    def __init__(self, models: InstructionModels, skill: float) -> None:
-        self.models, self.skill = models, skill
+    def __init__(self, models: InstructionModels, is_known: bool) -> None:
+        self.models, self.is_known = models, is_known
 
     def measure(self, episode: Recording) -> Measurement:
         """The soft positive part of the log odds: a right instruction is right, however clearly."""
@@ -199,7 +204,7 @@ class FittedInstruction(FittedChannel):
     def odds_against(self, episode: Recording) -> float:
         """Log odds of all other candidates together against the given one; NaN where it is no candidate."""
         column = np.flatnonzero(self.models.candidates == episode.task)
-        if not len(column) or self.skill <= 0.05:
+        if not len(column) or not self.is_known:
             return float("nan")
         together = self.models.together(episode)
         others = np.delete(together, column[0])

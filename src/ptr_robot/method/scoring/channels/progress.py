@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from functools import lru_cache
 
 import numpy as np
@@ -29,18 +30,33 @@ def expected_progress(recordings: Recordings, seed: int) -> Expectation | None:
     return expectation if expectation.models and max(expectation.skill.values()) > _LEAST_SKILL else None
 
 
-class Phase(Channel):
-    """Situations that come at another share of the episode than elsewhere: left running, started late, out of order."""
+class _ProgressChannel(Channel):
+    """Asks what an episode's frames look like in progress."""
 
-    name = "phase"
-    reason = "situations come at an unusual time"
     is_contextual = True
     is_drawn = True
+
+    @staticmethod
+    @abstractmethod
+    def fitted(expectation: Expectation) -> FittedChannel:
+        """The channel that measures by it."""
 
     def fit(self, recordings: Recordings, seed: int) -> FittedChannel | None:
         """None where progress cannot be told."""
         expectation = expected_progress(recordings, seed)
-        return None if expectation is None else _PhaseError(expectation)
+        return None if expectation is None else self.fitted(expectation)
+
+
+class Phase(_ProgressChannel):
+    """Situations that come at another share of the episode than elsewhere: left running, started late, out of order."""
+
+    name = "phase"
+    reason = "situations come at an unusual time"
+
+    @staticmethod
+    def fitted(expectation: Expectation) -> FittedChannel:
+        """By squared error."""
+        return _PhaseError(expectation)
 
 
 class _PhaseError(FittedChannel):
@@ -56,58 +72,45 @@ class _PhaseError(FittedChannel):
         return Measurement(float(np.log(np.sqrt((errors**2).mean()) + 0.01)), frames)
 
 
-class Completion(Channel):
-    """Episodes that end in the middle: cut off, or given up."""
-
-    name = "completion"
-    reason = "ends before it is done"
-    is_contextual = True
-    is_drawn = True
-
-    def fit(self, recordings: Recordings, seed: int) -> FittedChannel | None:
-        """None where progress cannot be told."""
-        expectation = expected_progress(recordings, seed)
-        return None if expectation is None else _Unfinished(expectation)
-
-
-class _Unfinished(FittedChannel):
-    def __init__(self, expectation: Expectation) -> None:
-        self.expectation = expectation
-
-    def measure(self, episode: Recording) -> Measurement:
-        """How much is still to do at the end, by what the last frames look like."""
-        rows, _, predicted, _ = self.expectation.errors(episode)
-        if len(rows) < 4:
-            return Measurement(float("nan"))
-        last = max(2, round(_END_SHARE * len(rows)))
-        progress = float(np.median(predicted[-last:, 0]))
-        note = f"ends when about {max(progress, 0.0):.0%} is done" if progress < 0.8 else ""
-        return Measurement(1.0 - progress, note=note)
-
-
-class Beginning(Channel):
+class Beginning(_ProgressChannel):
     """Episodes that begin in the middle: recording was started late."""
 
     name = "beginning"
     reason = "begins when a part is done"
-    is_contextual = True
-    is_drawn = True
 
-    def fit(self, recordings: Recordings, seed: int) -> FittedChannel | None:
-        """None where progress cannot be told."""
-        expectation = expected_progress(recordings, seed)
-        return None if expectation is None else _Begun(expectation)
+    @staticmethod
+    def fitted(expectation: Expectation) -> FittedChannel:
+        """How much is done at the start."""
+        return _AtOneEnd(expectation, is_last=False)
 
 
-class _Begun(FittedChannel):
-    def __init__(self, expectation: Expectation) -> None:
-        self.expectation = expectation
+class Completion(_ProgressChannel):
+    """Episodes that end in the middle: cut off, or given up."""
+
+    name = "completion"
+    reason = "ends before it is done"
+
+    @staticmethod
+    def fitted(expectation: Expectation) -> FittedChannel:
+        """How much is still to do at the end."""
+        return _AtOneEnd(expectation, is_last=True)
+
+
+class _AtOneEnd(FittedChannel):
+    def __init__(self, expectation: Expectation, *, is_last: bool) -> None:
+        self.expectation, self.is_last = expectation, is_last
 
     def measure(self, episode: Recording) -> Measurement:
-        """How much is done at the start, by what the first frames look like."""
+        """By what the first or the last frames look like."""
         rows, _, predicted, _ = self.expectation.errors(episode)
         if len(rows) < 4:
             return Measurement(float("nan"))
-        progress = float(np.median(predicted[: max(2, round(_END_SHARE * len(rows))), 0]))
-        note = f"begins when about {min(progress, 1.0):.0%} is done" if progress > 0.2 else ""
-        return Measurement(progress, note=note)
+        count = max(2, round(_END_SHARE * len(rows)))
+        if self.is_last:
+            progress = float(np.median(predicted[-count:, 0]))
+            note = f"ends when about {max(progress, 0.0):.0%} is done" if progress < 0.8 else ""
+            return Measurement(1.0 - progress, note=note)
+        progress = float(np.median(predicted[:count, 0]))
+        return Measurement(
+            progress, note=f"begins when about {min(progress, 1.0):.0%} is done" if progress > 0.2 else ""
+        )

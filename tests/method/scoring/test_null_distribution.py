@@ -51,7 +51,7 @@ def test_the_reference_set_holds_the_good_ones() -> None:
     values = generator.standard_normal((60, 5))
     faulty = np.arange(60) < 30
     values[np.flatnonzero(faulty), generator.integers(0, 5, 30)] += 12.0
-    _, scores, reference = calibrate(values, np.zeros((60, 5), dtype=np.int64), (0.05,) * 5)
+    _, scores, reference = calibrate(values, np.zeros((60, 5), dtype=np.int64), (0.05,) * 5, (False,) * 5)
     assert reference[~faulty].mean() > 0.8
     assert not reference[faulty].any()
     assert 0.6 < scores[~faulty].std() < 1.5
@@ -60,5 +60,18 @@ def test_the_reference_set_holds_the_good_ones() -> None:
 def test_good_episodes_that_differ_are_all_in_the_reference_set() -> None:
     """A skewed distribution of good ones is one population."""
     values = np.random.default_rng(3).exponential(1.0, (80, 4))
-    _, _, reference = calibrate(values, np.zeros((80, 4), dtype=np.int64), (0.05,) * 4)
+    _, _, reference = calibrate(values, np.zeros((80, 4), dtype=np.int64), (0.05,) * 4, (False,) * 4)
     assert reference.mean() > 0.75
+
+
+def test_a_wider_spread_counts_half() -> None:
+    """The geometric mean of two scales where the other is wider, and its own where it is not; centres stay."""
+    own = NullDistribution({0: 1.0, 1: 5.0}, {0: 0.5, 1: 2.0}, (1.0, 0.5))
+    other = NullDistribution({0: 9.0}, {0: 2.0, 1: 1.0}, (7.0, 4.5))
+    widened = own.widened(other)
+    assert widened.scales == pytest.approx({0: 1.0, 1: 2.0})
+    assert widened.centres == own.centres
+    assert widened.usual == pytest.approx((1.0, 1.5))
+    unknown = NullDistribution({}, {}, None)
+    assert own.widened(unknown) is own
+    assert unknown.widened(own) is unknown

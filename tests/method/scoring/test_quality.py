@@ -15,6 +15,7 @@ from ptr_robot.method.scoring.combination import Mixture
 from ptr_robot.method.scoring.injections import INJECTORS
 from ptr_robot.method.scoring.quality import CHANNEL_NAMES, Quality, QualityConfig, assess
 from ptr_robot.method.scoring.recordings import Recordings
+from ptr_robot.method.scoring.reference_set import calibrate
 from ptr_robot.method.scoring.verdicts import DROP, FLAG, decide, expected_mistakes
 
 from .made_recordings import make_recordings, reach, replace_episodes
@@ -173,3 +174,17 @@ def test_no_start_is_so_unusual_that_it_explains_any_evidence(quality, monkeypat
     monkeypatch.setattr(verdicts, "start_novelty", lambda *_: np.where(np.arange(24) == 0, 9.0, 0.0))
     assert found.evidence[0] > 12.0
     assert decide(found, NAMES)[0].verdict == DROP
+
+
+def test_good_episodes_that_differ_much_are_not_half_faulty() -> None:
+    """A channel that compares finds a half of them alike; no other channel finds a fault in the other half."""
+    generator = np.random.default_rng(4)
+    values = generator.standard_normal((60, 6))
+    values[:30, 0] *= 0.1
+    values[30:, 0] = generator.uniform(0.5, 4.0, 30)  # thin, and above the dense half
+    tasks, floors = np.zeros((60, 6), dtype=np.int64), (0.05,) * 6
+    alone = calibrate(values, tasks, floors, (False,) * 6)[1]
+    compared = calibrate(values, tasks, floors, (True,) + (False,) * 5)[1]
+    assert np.median(alone[30:, 0]) > 6.0
+    assert np.median(compared[30:, 0]) < 0.5 * np.median(alone[30:, 0])
+    np.testing.assert_array_equal(compared[:, 1:], alone[:, 1:])

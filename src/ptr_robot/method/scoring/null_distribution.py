@@ -9,7 +9,7 @@ episodes estimate either badly, and good ones have outliers: the tail is Student
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +72,14 @@ class NullDistribution:
         scores: Values = (values - centres) / scales
         return scores
 
+    def widened(self, other: NullDistribution) -> NullDistribution:
+        """With the geometric mean of both spreads where the other's is wider; the centres stay."""
+        if self.usual is None or other.usual is None:
+            return self
+        scales = {task: scale * _half_way(scale, other.scales.get(task, scale)) for task, scale in self.scales.items()}
+        usual = self.usual[1] * _half_way(self.usual[1], other.usual[1])
+        return replace(self, scales=scales, usual=(self.usual[0], usual))
+
     def lifted(self, values: Values, tasks: NDArray[np.int64]) -> Values:  # (n,), (n,) -> (n,)
         """Deviations from the lower of two heaps, as far as they count; NaN where the values make one."""
         if self.lower_heap is None:
@@ -112,6 +120,11 @@ def _lower_deviation(values: Values, centre: float) -> float:
         return float(values.std()) if len(values) else 0.0
     typical = 1.4826 * float(np.median(below)) if len(below) > 4 else float(below.max())
     return float(np.sqrt(np.mean(np.minimum(below, 3.0 * max(typical, 1e-12)) ** 2)))
+
+
+def _half_way(scale: float, wider: float) -> float:
+    """The factor from one scale to the geometric mean with another one; never below one."""
+    return math.sqrt(max(1.0, wider / scale)) if scale > 0 else 1.0
 
 
 def _pooled_variance(scales: list[float], counts: list[int]) -> float:

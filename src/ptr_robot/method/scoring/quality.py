@@ -160,7 +160,8 @@ def assess(recordings: Recordings, config: QualityConfig, report: Report | None 
     values = np.array([[[one.value for one in found] for found in part] for part in measured])  # (S, E, C)
     compared = np.repeat(labels[:, None], len(CHANNELS), axis=1)
     compared[:, _INSTRUCTION] = given
-    nulls, scores, reference = calibrate(_mean_of_draws(values), compared, tuple(channel.floor for channel in CHANNELS))
+    floors, compares = zip(*((channel.floor, channel.is_contextual) for channel in CHANNELS), strict=True)
+    nulls, scores, reference = calibrate(_mean_of_draws(values), compared, floors, compares)
     combination = combine(scores, config.max_false_exclusions)
     by_draw = np.stack([combination.evidence(standardise(part, compared, nulls)) for part in values])
     return Quality(

@@ -31,6 +31,7 @@ def calibrate(
     values: Values,  # (E, C)
     tasks: NDArray[np.int64],  # (E, C) that each channel compares within
     floors: tuple[float, ...],  # (C,)
+    compares: tuple[bool, ...],  # (C,) with other episodes: what is rare looks wrong to it
 ) -> tuple[tuple[NullDistribution, ...], Values, NDArray[np.bool_]]:
     """Null distributions of all channels, the standardised values (E, C), and the reference episodes (E,)."""
     nulls = _fit(values, tasks, floors, None)
@@ -39,13 +40,37 @@ def calibrate(
     for _ in range(_MOST_ROUNDS):
         nulls = _fit(values, tasks, floors, reference)
         scores = standardise(values, tasks, nulls)
-        widened = scores / (1.0 + _WIDENING * (1.0 - float(reference.mean())))
-        grown = np.nan_to_num(widened, nan=0.0).max(axis=1) < _ORDINARY
+        grown = np.asarray(~_is_strange(scores, reference).any(axis=1))
         if (grown == reference).all() or not grown.any():
             break
         reference = grown
+    count = _is_strange(scores, reference).sum(axis=1)
+    others = [count - _is_strange(scores[:, [c]], reference)[:, 0] for c in range(len(floors))]
+    nulls = tuple(
+        _seen_by_others(null, values[:, c], tasks[:, c], floors[c], others[c] > 0) if compares[c] else null
+        for c, null in enumerate(nulls)
+    )
     nulls = tuple(with_heaps(null, values[:, c], tasks[:, c], floors[c]) for c, null in enumerate(nulls))
     return nulls, standardise(values, tasks, nulls), reference
+
+
+def _is_strange(scores: Values, reference: NDArray[np.bool_]) -> NDArray[np.bool_]:  # (E, C), (E,) -> (E, C)
+    """What is further from good episodes than they are, with the spread that a part of them shows widened."""
+    widened = scores / (1.0 + _WIDENING * (1.0 - float(reference.mean())))
+    return np.asarray(np.nan_to_num(widened, nan=0.0) >= _ORDINARY)
+
+
+def _seen_by_others(
+    null: NullDistribution, values: Values, tasks: NDArray[np.int64], floor: float, is_strange: NDArray[np.bool_]
+) -> NullDistribution:
+    """With a spread half-way to that of the episodes that no other channel finds strange.
+
+    A channel that compares and chooses its own reference makes faults of the other half where good episodes differ much
+    and a half of them is alike. Left to the others its reference holds the faults that it alone sees.
+    """
+    if is_strange.all():
+        return null
+    return null.widened(NullDistribution.of(values, tasks, floor, ~is_strange))
 
 
 def with_heaps(null: NullDistribution, values: Values, tasks: NDArray[np.int64], floor: float) -> NullDistribution:

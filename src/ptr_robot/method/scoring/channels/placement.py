@@ -7,13 +7,13 @@ recorded in other units or with a shifted zero, lies elsewhere all the time, and
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ptr_robot.method.scoring.channels.base import Channel, FittedChannel, Measurement, Values
 from ptr_robot.method.scoring.recordings import FEWEST_OF_A_TASK, Recording, Recordings
 
 _QUANTILES = (0.02, 0.25, 0.5, 0.75, 0.98)
 _NUM_ELSEWHERE = 3  # of the quantiles: fewer are a visit, not a place
+_SHARED_EPISODES = 8.0  # how many episodes the spread of all tasks counts as, against a task's own
 _LEAST_SPREAD = 0.05  # of a quantile over episodes, where the range of all frames is two
 
 
@@ -29,8 +29,10 @@ class Placement(Channel):
         """Median and spread of every quantile within each task; over all episodes where a task has few."""
         found = np.stack([_quantiles(episode) for episode in recordings.episodes])  # (E, Q, Ds)
         tasks = recordings.tasks
-        own = {int(task): _moments(found[tasks == task]) for task in _well_known(tasks)}
-        return _FittedPlacement(own, _moments(found))
+        numbers, counts = np.unique(tasks, return_counts=True)
+        own = {int(t): (int(n), *_moments(found[tasks == t])) for t, n in zip(numbers, counts, strict=True)}
+        known = {task: moments for task, moments in own.items() if moments[0] >= FEWEST_OF_A_TASK}
+        return _FittedPlacement(_shared_spreads(known), _moments(found))
 
 
 class _FittedPlacement(FittedChannel):
@@ -54,6 +56,12 @@ def _moments(found: Values) -> tuple[Values, Values]:  # (E, Q, Ds) -> 2 x (Q, D
     return centres, np.maximum(1.4826 * np.median(np.abs(found - centres), axis=0), _LEAST_SPREAD)
 
 
-def _well_known(tasks: NDArray[np.int64]) -> NDArray[np.int64]:
-    numbers, counts = np.unique(tasks, return_counts=True)
-    return numbers[counts >= FEWEST_OF_A_TASK]
+def _shared_spreads(own: dict[int, tuple[int, Values, Values]]) -> dict[int, tuple[Values, Values]]:
+    """Spreads drawn towards what tasks usually have: a few episodes say little of their own."""
+    if not own:
+        return {}
+    usual = np.mean([spreads**2 for _, _, spreads in own.values()], axis=0)
+    return {
+        task: (centres, np.sqrt((count * spreads**2 + _SHARED_EPISODES * usual) / (count + _SHARED_EPISODES)))
+        for task, (count, centres, spreads) in own.items()
+    }

@@ -77,6 +77,7 @@ class Beginning(_ProgressChannel):
 
     name = "beginning"
     reason = "begins when a part is done"
+    floor = 0.1  # of the episode: nobody starts at the same moment of a task
 
     @staticmethod
     def fitted(expectation: Expectation) -> FittedChannel:

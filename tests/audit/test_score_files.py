@@ -49,7 +49,9 @@ def test_a_missing_or_damaged_file_is_named(score_folder, tmp_path, name):
         read_scores(folder)
 
 
-@pytest.mark.parametrize("change", [{"format": 2}, {"channels": 3}, {"statements": None}])
+@pytest.mark.parametrize(
+    "change", [{"format": 2}, {"channels": 3}, {"statements": None}, {"dataset": "mine"}, {"checks": [3]}]
+)
 def test_a_foreign_summary_is_refused(score_folder, tmp_path, change):
     folder = shutil.copytree(score_folder, tmp_path / "scores")
     summary = json.loads((folder / SUMMARY_FILE).read_text()) | change

@@ -139,9 +139,9 @@ def read_scores(folder: Path) -> Scores:
             ),
             channels={str(name): str(words) for name, words in summary["channels"].items()},
             statements=[str(text) for text in summary["statements"]],
-            checks=summary["checks"],
-            settings=summary["settings"],
-            dataset=summary["dataset"],
+            checks=[dict(check) for check in summary["checks"]],
+            settings=dict(summary["settings"]),
+            dataset=dict(summary["dataset"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise DataError(f"{folder}: the scores are damaged ({error}); score the dataset again") from error

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from ptr_robot.data.config import DataConfig, SourceConfig
@@ -217,6 +219,16 @@ def test_an_episode_whose_task_has_no_name_cannot_be_used(own_v21):
     summary = summarise(open_index(own_v21, skip_bad_episodes=True, camera_keys=()))
     assert list(summary.unusable) == [1, 3]
     assert f"episode_000003.parquet: episode 3 has task_index 1 in frame 0, which {tasks}" in summary.unusable[3]
+
+
+def test_an_instruction_of_bytes_that_are_no_text_is_one_line(own_v30):
+    path = own_v30 / "meta/tasks.parquet"
+    table = pq.read_table(path)
+    place = next(n for n, field in enumerate(table.schema) if "string" in str(field.type))
+    garbled = pa.array([b"push\xffthe cube", b"lift the cube"]).view(pa.string())
+    pq.write_table(table.set_column(place, table.schema.names[place], garbled), path)
+    with pytest.raises(DataError, match=r"tasks\.parquet: not a readable parquet file \(.*UTF8"):
+        open_index(own_v30)
 
 
 def test_instructions_are_those_of_the_list_of_tasks_as_in_training(own_v30, tmp_path):

@@ -81,3 +81,18 @@ def test_a_damaged_footer_never_ends_the_process(tmp_path) -> None:
                 os._exit(1)
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_damaged_table_never_loses_rows_in_silence(tmp_path) -> None:
+    """Read in batches, Arrow ends where a damaged column ends."""
+    sound = pa.table({"episode_index": [0, 1], "tasks": [["push"], ["lift"]], "length": [9, 8], "q": [[0.1], [0.2, 3]]})
+    file, refused = tmp_path / "table.parquet", 0
+    pq.write_table(sound, file)
+    content = file.read_bytes()
+    for place in range(len(content)):
+        file.write_bytes(content[:place] + b"\x00" + content[place + 1 :])
+        try:
+            assert read_parquet(file).num_rows == 2
+        except DataError as error:
+            refused += "rows can be read" in str(error)
+    assert refused > 0

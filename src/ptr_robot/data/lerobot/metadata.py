@@ -251,12 +251,16 @@ def _read_table(path: Path, metadata: Any, sizes: list[list[ColumnSize]], column
     batches, held = [], 0
     with parquet.ParquetFile(path) as file:
         for batch in file.iter_batches(batch_size=rows, columns=columns):
+            batch.validate(full=True)  # bytes that are no text end in an error of Arrow's own wherever they are used
             batches.append(batch)
             held += batch.nbytes
             if held > _MOST_TEXT_BYTES + _BYTES_PER_BYTE * size:
                 raise DataError(f"{path}: unpacks to more than {held} bytes from {size}; no recording is like that")
         schema = file.schema_arrow if columns is None else arrow.schema(chosen)
-    return arrow.Table.from_batches(batches) if batches else schema.empty_table()
+    table = arrow.Table.from_batches(batches) if batches else schema.empty_table()
+    if table.num_rows != metadata.num_rows:  # Arrow ends quietly where a damaged column ends
+        raise ValueError(f"{table.num_rows} of {metadata.num_rows} rows can be read")
+    return table
 
 
 def _longest_text(metadata: Any, sizes: list[list[ColumnSize]]) -> int:

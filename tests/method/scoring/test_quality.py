@@ -149,7 +149,9 @@ def test_few_suspicious_episodes_are_dropped_only_where_chance_cannot_be(quality
     few = suspicious(quality, "ending", places, 12.0, Mixture(0.2, 0.2))
     assert (few.evidence[places] > 2.0).all()
     assert (few.evidence[places] < 12.0).all()
-    assert [one.verdict for one in decide(few, NAMES)].count(DROP) == 1
+    verdicts_of_few = decide(few, NAMES)
+    assert [one.verdict for one in verdicts_of_few].count(DROP) == 1
+    assert expected_mistakes(few, verdicts_of_few).good_dropped >= 1.0  # the worst of four may be good, too
     beyond = suspicious(few, "phase", [14], 60.0, Mixture(0.2, 0.1))
     assert beyond.evidence[14] > 12.0
     assert decide(beyond, NAMES)[14].verdict == DROP

@@ -96,14 +96,21 @@ def decide(quality: Quality, names: Sequence[str], keep_share: float = KEEP_SHAR
 
 
 def expected_mistakes(quality: Quality, verdicts: Sequence[Verdict]) -> ExpectedMistakes:
-    """Good episodes among the dropped ones, by how often chance has as much evidence; faulty ones among the kept."""
+    """Good episodes among the dropped ones, by how often chance has as much evidence; faulty ones among the kept.
+
+    Where so few stand out that all of them may be good, those that are dropped are taken to be.
+    """
     is_dropped = np.array([one.verdict == DROP for one in verdicts])
+    is_doubtful = _doubtful(is_dropped, quality)
+    num_doubtful = int(is_doubtful.sum()) if is_doubtful.sum() <= _num_by_chance(quality) else 0
     num_good = int((quality.evidence < DOUBT).sum())
     beyond = float(quality.combination.false_exclusion(np.array([quality.combination.threshold]))[0])
     posterior = 1.0 / (1.0 + np.exp(quality.combination.threshold - quality.evidence))
     kept = ~is_dropped & (quality.evidence >= DOUBT)
     return ExpectedMistakes(
-        int(is_dropped.sum()), min(float(is_dropped.sum()), beyond * num_good), float(posterior[kept].sum())
+        int(is_dropped.sum()),
+        min(float(is_dropped.sum()), max(beyond * num_good, float(num_doubtful))),
+        float(posterior[kept].sum()),
     )
 
 
@@ -177,8 +184,7 @@ def _spared(is_out: NDArray[np.bool_], quality: Quality) -> NDArray[np.bool_]:  
     than twice the good ones that may be lost, only as many as may be lost are dropped: the worst. What no good episode
     would have against it is dropped however few there are.
     """
-    is_doubtful = is_out & (_hard_evidence(quality) < quality.combination.threshold)
-    is_doubtful &= quality.evidence < _BEYOND_CHANCE
+    is_doubtful = _doubtful(is_out, quality)
     allowed = quality.combination.max_false_exclusions * len(is_out)
     places = np.flatnonzero(is_doubtful)
     spared = np.zeros(len(is_out), dtype=np.bool_)
@@ -186,6 +192,12 @@ def _spared(is_out: NDArray[np.bool_], quality: Quality) -> NDArray[np.bool_]:  
         worst_first = places[np.argsort(-quality.evidence[places], kind="stable")]
         spared[worst_first[int(allowed) :]] = True
     return spared
+
+
+def _doubtful(is_out: NDArray[np.bool_], quality: Quality) -> NDArray[np.bool_]:  # (E,) -> (E,)
+    """What only channels that compare speak against, and not beyond what chance may make."""
+    is_soft = _hard_evidence(quality) < quality.combination.threshold
+    return np.asarray(is_out & is_soft & (quality.evidence < _BEYOND_CHANCE))
 
 
 def _num_by_chance(quality: Quality) -> float:

@@ -250,7 +250,10 @@ def test_a_batch_that_weighs_nothing_is_a_step_like_any_other(settings, tmp_path
 
 def test_a_run_stands_for_its_last_checkpoint(finished):
     last = finished / "checkpoints" / "last" / "pretrained_model"
-    assert pretrained_folder(finished) == pretrained_folder(last.parent) == pretrained_folder(last) == last
+    assert (
+        pretrained_folder(finished) == last.resolve() == finished / "checkpoints" / f"{STEPS:06d}" / "pretrained_model"
+    )
+    assert pretrained_folder(last.parent) == pretrained_folder(last) == last
 
 
 def test_a_run_that_has_ended_stays_as_it_is_described(settings):

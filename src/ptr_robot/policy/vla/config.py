@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 HEADS = ("flow", "diffusion", "autoregressive")
 ACTIVATIONS = ("silu", "relu")
 BYTES = "bytes"
+WORDS = "words"
+BUILT_IN_TOKENIZERS = (BYTES, WORDS)  # that are nothing but code
 
 
 _LARGEST = 16_384  # of the tower's sizes and counts: far above any tower, far below what a machine cannot hold
@@ -77,7 +79,7 @@ class VisionConfig:
 class LanguageConfig:
     """How text becomes tokens."""
 
-    tokenizer: str = BYTES  # "bytes", or a folder or hub id that transformers can load
+    tokenizer: str = BYTES  # "bytes", "words", or a folder or hub id that transformers can load
     vocabulary_size: int = 257
     prompt: str = ""  # comes before the images
     max_tokens: int = 256  # of one instruction; a longer one is an error

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 
 from ptr_robot.errors import ConfigError, did_you_mean
-from ptr_robot.policy.vla.config import LanguageConfig, PolicyConfig, StreamConfig, TrunkConfig, VisionConfig
+from ptr_robot.policy.vla.config import WORDS, LanguageConfig, PolicyConfig, StreamConfig, TrunkConfig, VisionConfig
 
 
 def preset(name: str) -> PolicyConfig:
@@ -65,6 +65,11 @@ def _micro() -> PolicyConfig:
     return PolicyConfig(trunk=trunk, vision=vision)
 
 
+def _words(policy: PolicyConfig) -> PolicyConfig:
+    """The same policy, reading words where it read bytes."""
+    return dataclasses.replace(policy, language=LanguageConfig(tokenizer=WORDS, vocabulary_size=2048))
+
+
 def _small() -> PolicyConfig:
     return PolicyConfig(
         trunk=TrunkConfig(
@@ -109,6 +114,8 @@ PRESETS: dict[str, Callable[[], PolicyConfig]] = {
     "tiny-state": _tiny_state,
     "micro": _micro,
     "micro-state": _micro_state,
+    "micro-words": lambda: _words(_micro()),
+    "micro-words-state": lambda: _words(_micro_state()),
     "small": _small,
     "being-h05": _being_h05,
 }

@@ -16,7 +16,7 @@ from ptr_robot.policy.policy_files import WEIGHTS_FILE, check_weights, load_weig
 from ptr_robot.policy.policy_type import PAPER_SCALE, PolicyChoice, PolicyType, SavedPolicy, TrainingScale
 from ptr_robot.policy.registry import register_policy
 from ptr_robot.policy.robot_record import RobotRecord
-from ptr_robot.policy.vla.config import BYTES, PolicyConfig
+from ptr_robot.policy.vla.config import BUILT_IN_TOKENIZERS, PolicyConfig
 from ptr_robot.policy.vla.policy import MixturePolicy
 from ptr_robot.policy.vla.presets import preset
 from ptr_robot.policy.vla.pretrained import load_action_expert, load_language_model, load_vision_tower
@@ -28,6 +28,8 @@ _SCALES = {
     "tiny-state": TrainingScale(2000, global_chunks=128, learning_rate=1e-3, log_freq=50, save_freq=1000),
     "micro": TrainingScale(2000, global_chunks=64, learning_rate=2e-3, log_freq=50, save_freq=2000),
     "micro-state": TrainingScale(2000, global_chunks=64, learning_rate=2e-3, log_freq=50, save_freq=2000),
+    "micro-words": TrainingScale(2000, global_chunks=64, learning_rate=2e-3, log_freq=50, save_freq=2000),
+    "micro-words-state": TrainingScale(2000, global_chunks=64, learning_rate=2e-3, log_freq=50, save_freq=2000),
     "small": TrainingScale(20_000, global_chunks=128, learning_rate=3e-4, log_freq=100, save_freq=5000),
 }
 
@@ -38,7 +40,7 @@ class VLAChoice(PolicyChoice):
 
     # vla, or a type of your own package: by an entry point, or with --policy.discover_packages_path=PACKAGE.
     type: str = "vla"
-    # tiny, tiny-state, micro, micro-state, small or being-h05.
+    # tiny, tiny-state, micro, micro-state, micro-words, micro-words-state, small or being-h05.
     preset: str = "tiny"
     # flow, diffusion or autoregressive; by default the preset's.
     head: str | None = None
@@ -109,13 +111,13 @@ class VLAType(PolicyType):
         """The default files and the tokenizer's."""
         assert isinstance(policy, MixturePolicy)
         super().save(policy, folder, robots)
-        if policy.config.language.tokenizer != BYTES:
+        if policy.config.language.tokenizer not in BUILT_IN_TOKENIZERS:
             policy.text.tokenizer.save(folder / TOKENIZER_FOLDER)
 
     def load(self, folder: Path) -> SavedPolicy:
         """The tokenizer saved beside the weights replaces the place it once came from."""
         config = self.read_config(folder)
-        if config.language.tokenizer != BYTES:
+        if config.language.tokenizer not in BUILT_IN_TOKENIZERS:
             language = dataclasses.replace(config.language, tokenizer=str(folder / TOKENIZER_FOLDER))
             config = dataclasses.replace(config, language=language)
         policy = _build_for(config, folder)

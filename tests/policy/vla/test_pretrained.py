@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import zlib
 
 import pytest
 import timm
@@ -15,6 +16,7 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from ptr_robot.errors import ConfigError
 from ptr_robot.policy.registry import load_policy, save_policy
 from ptr_robot.policy.vla.config import LanguageConfig, VisionConfig
+from ptr_robot.policy.vla.config import WORDS as WORDS_TOKENIZER
 from ptr_robot.policy.vla.language import TextEncoder
 from ptr_robot.policy.vla.policy import build_policy
 from ptr_robot.policy.vla.presets import preset
@@ -71,6 +73,28 @@ def test_bytes_give_one_id_a_byte_after_a_start():
     ids, mask = encoder.instructions(("ab", ""), CPU)
     assert ids.tolist() == [[97, 98], [0, 0]]
     assert mask.tolist() == [[True, True], [False, False]]
+
+
+def test_words_give_one_id_a_word_or_mark_that_only_its_spelling_decides():
+    size = 50
+    encoder = TextEncoder(LanguageConfig(tokenizer=WORDS_TOKENIZER, vocabulary_size=size))
+    ids, mask = encoder.instructions(("Put the bowl, the red", "put THE bowl", ""), CPU)
+    assert encoder.prompt(1, CPU)[0].tolist() == [[0]]
+    expected = [1 + zlib.crc32(word) % (size - 1) for word in (b"put", b"the", b"bowl", b",", b"the", b"red")]
+    assert ids[0].tolist() == expected and ids[1, :3].tolist() == expected[:3]
+    assert mask.sum(dim=1).tolist() == [6, 3, 0]
+    assert ids[mask].min() >= 1 and ids.max() < size
+    with pytest.raises(ConfigError, match="words need at least 2"):
+        TextEncoder(LanguageConfig(tokenizer=WORDS_TOKENIZER, vocabulary_size=1))
+
+
+def test_a_policy_that_reads_words_comes_back_as_it_was_saved(tmp_path):
+    policy = build_policy(preset("micro-words-state"), seed=0)
+    loaded = load_policy(save_policy(policy, tmp_path / "policy")).policy
+    assert loaded.config == policy.config
+    assert not (tmp_path / "policy" / "tokenizer").exists()
+    texts = ("turn the knob", "close it")
+    assert torch.equal(loaded.text.instructions(texts, CPU)[0], policy.text.instructions(texts, CPU)[0])
 
 
 def test_the_streams_are_the_language_model(word_config, tmp_path):

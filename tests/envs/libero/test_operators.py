@@ -34,6 +34,7 @@ def test_the_script_does_its_task_from_an_official_state(cream_cheese):
     [
         ("libero_10_3", 2),  # a bowl that leans on the front panel of its drawer does not let it shut
         ("libero_goal_3", 1),  # the drawer stands open over the bowl that goes into it
+        ("libero_goal_3", 2),  # so close over it that no hand could take it: it is put aside first
     ],
 )
 def test_the_script_fills_drawers(task, state):

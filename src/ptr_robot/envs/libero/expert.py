@@ -14,6 +14,7 @@ from ptr_robot.envs.libero.knob import TurnKnob
 from ptr_robot.envs.libero.motion import OPEN
 from ptr_robot.envs.libero.pick_and_place import PickAndPlace
 from ptr_robot.envs.libero.scene import Goal, Scene, Vector
+from ptr_robot.envs.libero.set_aside import SetAside, is_in_the_way
 from ptr_robot.envs.libero.skill import Skill
 
 # The suites' tables stand at different heights, from the floor to 0.9 m.
@@ -74,7 +75,10 @@ class LiberoExpert:
             return [CloseDrawer(self._scene, goal)] if self._scene.is_drawer(goal.subject) else []
         place = PickAndPlace(self._scene, goal, self._share_of_place(goal, goals))
         if self._scene.is_drawer(str(goal.place)) and not self._scene.is_met(Goal("open", str(goal.place))):
-            return [OpenDrawer(self._scene, Goal("open", str(goal.place))), place]
+            opened = OpenDrawer(self._scene, Goal("open", str(goal.place)))
+            if is_in_the_way(self._scene, goal.subject, str(goal.place)):
+                return [SetAside(self._scene, goal), opened, place]
+            return [opened, place]
         return [place]
 
     def _share_of_place(self, goal: Goal, goals: list[Goal]) -> Vector:

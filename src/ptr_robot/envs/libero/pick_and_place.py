@@ -22,6 +22,7 @@ _TURN_FRAMES = 120  # a wrist that has not turned by then does not
 _DRAWER_SHIFT_METRES = 0.03  # out from under the handles above a drawer, on the way down
 _DRAWER_REST_METRES = 0.0  # and at its end: the front panel is as near as the cabinet
 _DRAWER_DEPTH_METRES = 0.04  # below a drawer's rim: from higher up an object tips over the front panel
+_OVER_DRAWER_METRES = 0.02
 _CLEARANCE_METRES = 0.02
 _SLOT_RATIO = 2.0  # a region so much longer than wide is a slot
 _LOST_METRES = 0.035  # an object so far from where the hand should have it is not in it
@@ -157,12 +158,18 @@ class PickAndPlace(Skill):
         is_turned = stays_turned or self._is_turned(turned_down(yaw)) or self._frames > _TURN_FRAMES
         if self._is_lost():
             self._let_go(hand)
-        elif self._has_arrived(hand, over, 0.012, _TRAVEL_FRAMES) and is_turned:
+        elif self._is_over_drawer(hand, over) or (self._has_arrived(hand, over, 0.012, _TRAVEL_FRAMES) and is_turned):
             self._begin("lower")
         depth = self._scene.hand[2] - self._scene.boxes(self.goal.subject).low[2]
         obstacles = self._scene.obstacles(but=[self.goal.subject])
         height = clear_height(obstacles, hand, over) + depth
         return self._steer(hand, travel(hand, over, max(height, over[2])), yaw, CLOSED)
+
+    def _is_over_drawer(self, hand: Vector, over: Vector) -> bool:
+        """A hand that stops over a drawer swings for a second, and into a drawer an object may go on the move."""
+        offset = hand - over
+        is_close = np.linalg.norm(offset[:2]) < _OVER_DRAWER_METRES and abs(offset[2]) < _ABOVE_METRES
+        return bool(is_close) and self._scene.is_drawer(str(self.goal.place))
 
     def _lower(self, hand: Vector) -> Vector:
         placement = self._placement()

@@ -139,6 +139,10 @@ class Scene:
         joint = owner.joints[0]
         return joint, float(self._data.qpos[self._simulator.sim.model.get_joint_qpos_addr(joint)])
 
+    def travel(self, joint: str) -> float:
+        """How far a drawer's joint goes from where the drawer is shut: drawers open towards its lower end."""
+        return -float(self._model.jnt_range[self._model.joint(joint).id][0])
+
     def opening_direction(self, drawer: str) -> Vector:
         """Which way a drawer slides out: LIBERO's drawers open against their joint's axis."""
         joint, _ = self.joint(drawer)

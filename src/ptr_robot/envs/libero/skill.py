@@ -17,6 +17,8 @@ _PROGRESS_METRES = 0.002
 class Skill(ABC):
     """One goal, met from whatever state the scene is in; a phase ends when its place is reached or out of reach."""
 
+    _turned_round = 0.0  # the hand is taken for turned by half a circle where its axis is less than minus this
+
     def __init__(self, scene: Scene, goal: Goal, first_phase: str) -> None:
         self._scene = scene
         self.goal = goal
@@ -66,6 +68,6 @@ class Skill(ABC):
         """Towards a place with the hand at a yaw, pointing down, or at any rotation."""
         wanted = turned_down(rotation) if isinstance(rotation, float) else rotation
         current = self._scene.hand_rotation
-        if current[:, 0] @ wanted[:, 0] < 0:  # of the two rotations that hold alike the nearer one
+        if current[:, 0] @ wanted[:, 0] < -self._turned_round:  # of the two rotations that hold alike the nearer one
             wanted = wanted * np.array([-1.0, -1.0, 1.0])
         return steer(hand, current, target, wanted, gripper)

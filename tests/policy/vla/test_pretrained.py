@@ -15,8 +15,8 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from ptr_robot.errors import ConfigError
 from ptr_robot.policy.registry import load_policy, save_policy
-from ptr_robot.policy.vla.config import LanguageConfig, VisionConfig
 from ptr_robot.policy.vla.config import WORDS as WORDS_TOKENIZER
+from ptr_robot.policy.vla.config import LanguageConfig, VisionConfig
 from ptr_robot.policy.vla.language import TextEncoder
 from ptr_robot.policy.vla.policy import build_policy
 from ptr_robot.policy.vla.presets import preset
@@ -81,9 +81,11 @@ def test_words_give_one_id_a_word_or_mark_that_only_its_spelling_decides():
     ids, mask = encoder.instructions(("Put the bowl, the red", "put THE bowl", ""), CPU)
     assert encoder.prompt(1, CPU)[0].tolist() == [[0]]
     expected = [1 + zlib.crc32(word) % (size - 1) for word in (b"put", b"the", b"bowl", b",", b"the", b"red")]
-    assert ids[0].tolist() == expected and ids[1, :3].tolist() == expected[:3]
+    assert ids[0].tolist() == expected
+    assert ids[1, :3].tolist() == expected[:3]
     assert mask.sum(dim=1).tolist() == [6, 3, 0]
-    assert ids[mask].min() >= 1 and ids.max() < size
+    assert ids[mask].min() >= 1
+    assert ids.max() < size
     with pytest.raises(ConfigError, match="words need at least 2"):
         TextEncoder(LanguageConfig(tokenizer=WORDS_TOKENIZER, vocabulary_size=1))
 

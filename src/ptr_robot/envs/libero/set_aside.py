@@ -43,7 +43,7 @@ class SetAside(PickAndPlace):
 
     @functools.cached_property
     def _free_place(self) -> Vector:
-        """The middle of the object at the nearest place that is free and within reach; where it is, if there is none."""
+        """The middle of the object at the nearest free place within reach; where it is, if there is none."""
         scene, own = self._scene, self._scene.boxes(self.goal.subject)
         offsets = np.arange(-_FURTHEST_METRES, _FURTHEST_METRES + _GRID_METRES / 2, _GRID_METRES)
         shifts = np.stack(np.meshgrid(offsets, offsets), axis=-1).reshape(-1, 2)  # (S, 2)

@@ -14,7 +14,6 @@ from torch import Tensor
 from ptr_robot.errors import ConfigError, DataError, require
 from ptr_robot.policy.vla.config import BYTES, WORDS, LanguageConfig
 
-
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from ptr_robot.method.ptr.config import PRESETS as PTR_PRESETS
 from ptr_robot.scorers import get_scorer, scorer_names
 from ptr_robot.study.spec.method_row import TRUTH, EpisodeFilter, EpisodeWeighting, MethodRow
@@ -37,6 +39,20 @@ _SCREENED = (
     MethodRow("screened-sampler", "SFT, screened, sampler", "screened", apply="sampler"),
     MethodRow("paper-sampler", f"{AS_PUBLISHED}, sampler", "paper", apply="sampler"),
 )
+# The rows of the paper's ablation table; its last, α = 0, is sft-belief.
+_ABLATIONS = (
+    MethodRow("no-belief", "w/o belief tokens", "paper", {"belief": {"enabled": False}}),
+    # One process has no other ranks: what gathering brings, more negatives, is taken away by half of the queue's.
+    MethodRow(
+        "fewer-negatives",
+        "w/o cross-rank gather (half the negatives)",
+        "paper",
+        {"pool": {"cross_rank": False, "max_queue_negatives": 32}},
+    ),
+    MethodRow("no-ema", "w/o EMA (frozen encoder)", "paper", {"targets": {"ema_decay": 1.0}}),
+    MethodRow("no-controller", "w/o refiner", "paper", {"controller": {"enabled": False}}),
+    MethodRow("no-clipping", "w/o clipping", "paper", {"weights": {"w_min": 0.0, "w_max": math.inf}}),
+)
 _FILTERS = tuple(
     MethodRow(f"filter-{rule}", f"better half by {title}", filter=EpisodeFilter(rule))
     for rule, title in _TITLES.items()
@@ -46,4 +62,6 @@ _WEIGHTINGS = tuple(
     for rule, title in _TITLES.items()
 )
 
-REGISTRY: dict[str, MethodRow] = {row.name: row for row in (*_CONTROLS, *_SCREENED, *_PRESETS, *_FILTERS, *_WEIGHTINGS)}
+_ROWS = (*_CONTROLS, *_SCREENED, *_PRESETS, *_ABLATIONS, *_FILTERS, *_WEIGHTINGS)
+
+REGISTRY: dict[str, MethodRow] = {row.name: row for row in _ROWS}

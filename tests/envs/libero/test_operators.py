@@ -48,6 +48,7 @@ def test_the_script_fills_drawers(task, state):
     [
         ("libero_spatial_4", 7, 150),  # a hand that drifts while it closes slips off the bowl in the drawer
         ("libero_spatial_8", 3, 150),  # the bowl's far rim is out of reach
+        ("libero_10_8", 1, 300),  # a moka pot is too wide for the hand but for the knob on its lid
         ("libero_10_4", 2, 300),  # fingers that have not left the first mug take it along to the second
     ],
 )

@@ -1,8 +1,8 @@
-"""Where to take hold of an object from above: across its narrow side, or at the rim where it is too wide."""
+"""Where to take hold of an object from above: across its narrow side, at the rim where it is too wide, or by a part."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,9 @@ _SIDE_COST = 15.0  # a metre towards what the hand should stay away from
 _REACH_METRES = 0.70  # from the robot's base: further out the arm is nearly straight and the hand no longer obeys
 _REACH_COST = 10.0  # a metre beyond
 _EMPTY_COST = 3.0  # of a grasp with nothing in it
+_POOR_COST = 2.5  # of the best grasp of the whole, beyond which parts are tried
+_KNOB_METRES = 0.006  # below the top of a part: fingers that come down deeper rub on the lid under a knob
+_OFFSET_COST = 10.0  # a metre between a part and the middle: what hangs there tips
 _HAND_METRES = 0.17  # around an object: what a hand that takes it might touch
 _WALL_METRES = 0.006  # from the outside of a rim to the middle of its wall
 
@@ -50,26 +53,31 @@ class Grasp:
 
 
 def rank_grasps(scene: Scene, name: str, failed: Sequence[Grasp] = (), away_from: Vector | None = None) -> list[Grasp]:
-    """Every grasp of an object, the best first; what resembles one that failed comes late.
+    """Grasps of an object, the best first; what resembles one that failed comes late, and parts are for want of better.
 
     ``away_from`` points at what will stand beside the object at its place, where the hand should not be.
     """
     boxes = scene.boxes(name)
     obstacles = scene.obstacles(but=[name]).near(boxes, _HAND_METRES)
     base = scene.robot_base
-    scored = [
-        _with_cost(grasp, boxes, obstacles, failed).with_cost(_stretch_cost(grasp, base))
-        for grasp in (*_across(boxes), *_at_rim(boxes))
-    ]
+
+    def with_costs(grasps: Iterable[Grasp]) -> list[Grasp]:
+        return [_with_cost(grasp, boxes, obstacles).with_cost(_stretch_cost(grasp, base)) for grasp in grasps]
+
+    scored = with_costs((*_across(boxes), *_at_rim(boxes)))
+    if min((grasp.cost for grasp in scored), default=np.inf) > _POOR_COST:
+        scored += with_costs(_by_part(boxes))
+    scored = [grasp.with_cost(sum(grasp.is_like(other) for other in failed)) for grasp in scored]
     if away_from is not None:
         scored = [grasp.with_cost(_SIDE_COST * float((grasp.point - boxes.middle) @ away_from)) for grasp in scored]
     return sorted(scored, key=lambda grasp: grasp.cost)
 
 
-def _across(boxes: Boxes) -> Iterator[Grasp]:
-    """Grasps around the whole object, at several heights."""
+def _across(boxes: Boxes, shallowest: float = 0.01) -> Iterator[Grasp]:
+    """Grasps around all boxes together, at several heights."""
     low, high = boxes.low[2], boxes.high[2]
-    for height in np.unique(np.clip(high - np.array([0.01, 0.02, _DEEP_METRES]), low + _TIP_METRES + 0.002, None)):
+    depths = np.array([shallowest, 0.02, _DEEP_METRES])
+    for height in np.unique(np.clip(high - depths, low + _TIP_METRES + 0.002, None)):
         points = _slab(boxes, height)  # (P, 2)
         if not len(points):
             continue
@@ -104,16 +112,23 @@ def _at_rim(boxes: Boxes) -> Iterator[Grasp]:
             yield Grasp(np.array([place[0], place[1], max(top - _RIM_METRES, lowest)]), yaw, 0.6)
 
 
-def _with_cost(grasp: Grasp, own: Boxes, obstacles: Boxes, failed: Sequence[Grasp]) -> Grasp:
-    """Add what speaks against a grasp: a far turn of the wrist, what the hand would touch, and an earlier failure."""
+def _by_part(boxes: Boxes) -> Iterator[Grasp]:
+    """Grasps of a single part: the knob on a lid, a handle."""
+    for part in boxes.each():
+        offset = float(np.linalg.norm((part.middle - boxes.middle)[:2]))
+        for grasp in _across(part, _KNOB_METRES):
+            yield grasp.with_cost(_OFFSET_COST * offset)
+
+
+def _with_cost(grasp: Grasp, own: Boxes, obstacles: Boxes) -> Grasp:
+    """Add what speaks against a grasp: a far turn of the wrist, what the hand would touch, and nothing to hold."""
     fingers = grasp.point + _finger_points(grasp.yaw)
     palm = grasp.point + _palm_points(grasp.yaw)
     between = grasp.point + _points_between(grasp.yaw)  # a panel there would be held with the object, or instead of it
     touched = obstacles.is_inside(np.concatenate([fingers, palm, between]), 0.006).sum()
     touched_own = own.is_inside(fingers, 0.001).sum() + own.is_inside(palm, 0.0).sum()
     holds = own.is_inside(grasp.point + _held_points(grasp.yaw), 0.001).any()
-    repeats = sum(grasp.is_like(other) for other in failed)
-    against = 0.3 * float(touched + touched_own) + repeats + (0.0 if holds else _EMPTY_COST)
+    against = 0.3 * float(touched + touched_own) + (0.0 if holds else _EMPTY_COST)
     return grasp.with_cost(0.25 * abs(grasp.yaw) + against)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,8 +62,11 @@ class Boxes:
         corners = self.corners
         low, high = corners.min(axis=1), corners.max(axis=1)
         is_near = (low[:, :2] < others.high[:2] + distance) & (high[:, :2] > others.low[:2] - distance)
-        chosen = is_near.all(axis=-1) & (high[:, 2] > others.low[2] + 0.002)
-        return Boxes(self.centres[chosen], self.rotations[chosen], self.half_sizes[chosen])
+        return self._chosen(is_near.all(axis=-1) & (high[:, 2] > others.low[2] + 0.002))
+
+    def each(self) -> Iterator[Boxes]:
+        """Every box by itself."""
+        return (self._chosen([index]) for index in range(len(self.centres)))
 
     def is_inside(self, points: npt.NDArray[np.float64], margin: float) -> npt.NDArray[np.bool_]:  # (P, 3) -> (P,)
         """Which points lie in a box, or nearer to one than ``margin`` along its axes."""
@@ -71,6 +74,9 @@ class Boxes:
         local = np.abs(np.einsum("nji,pnj->pni", self.rotations, offsets))
         inside: npt.NDArray[np.bool_] = (local < self.half_sizes[None] + margin).all(axis=-1).any(axis=-1)
         return inside
+
+    def _chosen(self, chosen: npt.NDArray[np.bool_] | list[int]) -> Boxes:
+        return Boxes(self.centres[chosen], self.rotations[chosen], self.half_sizes[chosen])
 
 
 class Scene:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ptr_robot.envs.libero.cavity import Cavity
 from ptr_robot.envs.libero.environment import LiberoEnvironment
 from ptr_robot.envs.libero.environment_type import Libero
 from ptr_robot.envs.libero.expert import LiberoExpert
@@ -48,6 +49,7 @@ def test_the_script_fills_drawers(task, state):
     [
         ("libero_spatial_4", 7, 150),  # a hand that drifts while it closes slips off the bowl in the drawer
         ("libero_spatial_8", 3, 150),  # the bowl's far rim is out of reach
+        ("libero_10_9", 0, 300),  # under the microwave's ceiling there is no room for a hand above the mug
         ("libero_10_8", 1, 300),  # a moka pot is too wide for the hand but for the knob on its lid
         ("libero_10_4", 2, 300),  # fingers that have not left the first mug take it along to the second
     ],
@@ -86,6 +88,32 @@ def test_the_best_grasp_is_around_the_object_and_a_failed_one_comes_late(cream_c
     assert np.ptp(boxes.corners.reshape(-1, 3) @ closing) < MAX_WIDTH_METRES
     second = rank_grasps(scene, "cream_cheese_1", failed=[best])[0]
     assert not second.is_like(best)
+
+
+@pytest.mark.libero_assets
+def test_a_microwave_is_a_cavity_and_a_mug_with_its_handle_outwards_goes_into_it():
+    environment = LiberoEnvironment("libero_10_9")
+    environment.reset(0, 0)
+    scene = Scene(environment)
+    cavity = Cavity.find(scene, "microwave_1_heating_region")
+    assert cavity is not None
+    frame, mug = scene.boxes("microwave_1"), scene.boxes("white_yellow_mug_1")
+    assert frame.low[2] < cavity.floor < scene.position("microwave_1_heating_region")[2] < frame.high[2]
+    assert cavity.inward @ (cavity.middle - mug.middle) > 0.0
+    assert cavity.suits(mug)
+    turned_away = Cavity(-cavity.inward, cavity.middle, cavity.floor, cavity.front)
+    assert not turned_away.suits(mug)
+    assert scene.is_door("microwave_1")
+
+
+@pytest.mark.libero_assets
+def test_a_basket_is_no_cavity_and_a_box_has_no_handle(cream_cheese):
+    cream_cheese.reset(0, 0)
+    scene = Scene(cream_cheese)
+    assert Cavity.find(scene, "basket_1_contain_region") is None
+    for angle in np.linspace(0.0, 2.0 * np.pi, 8, endpoint=False):
+        anywhere = Cavity(about_vertical(angle)[:, 0], np.zeros(3), 0.0, 0.0)
+        assert not anywhere.suits(scene.boxes("cream_cheese_1"))
 
 
 @pytest.mark.libero_assets

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ptr_robot.envs.libero.motion import CLOSED, OPEN
+from ptr_robot.envs.libero.motion import CLOSED, OPEN, pointing
 from ptr_robot.envs.libero.scene import Goal, Rotation, Scene, Vector
 from ptr_robot.envs.libero.skill import Skill
 
@@ -43,7 +43,7 @@ class _LevelSkill(Skill):
     @property
     def _level(self) -> Rotation:
         """The hand points at the drawer, and its fingers close up and down, around the handle's bar."""
-        return _pointing(-self._outward, closing=np.array([0.0, 0.0, -1.0]))
+        return pointing(-self._outward, closing=np.array([0.0, 0.0, -1.0]))
 
     def is_done(self) -> bool:
         return self.phase == "before" and super().is_done()
@@ -58,11 +58,6 @@ class _LevelSkill(Skill):
         if self._has_arrived(hand, self._waypoint, 0.03):
             self._begin("before")
         return self._steer(hand, self._waypoint, self._level, OPEN)
-
-
-def _pointing(out: Vector, closing: Vector) -> Rotation:
-    """A hand that points along ``out`` and closes its fingers along ``closing``."""
-    return np.stack([closing, np.cross(out, closing), out], axis=1)
 
 
 class OpenDrawer(_LevelSkill):
@@ -104,7 +99,7 @@ class CloseDrawer(_LevelSkill):
         """The hand points half down: a low drawer leaves no room for a level wrist above the table."""
         out = -self._outward + np.array([0.0, 0.0, -1.0])
         side = np.cross(np.array([0.0, 0.0, 1.0]), -self._outward)
-        return _pointing(out / np.linalg.norm(out), closing=side)
+        return pointing(out / np.linalg.norm(out), closing=side)
 
     @property
     def _phases(self) -> dict[str, Callable[[Vector], Vector]]:

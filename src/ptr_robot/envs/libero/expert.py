@@ -8,6 +8,8 @@ import numpy as np
 
 from ptr_robot.envs.arm import Arm
 from ptr_robot.envs.base import Environment
+from ptr_robot.envs.libero.cavity import Cavity, PutInside
+from ptr_robot.envs.libero.door import CloseDoor
 from ptr_robot.envs.libero.drawer import CloseDrawer, OpenDrawer
 from ptr_robot.envs.libero.environment import ACTION_DIM, LiberoEnvironment
 from ptr_robot.envs.libero.knob import TurnKnob
@@ -72,7 +74,10 @@ class LiberoExpert:
         if goal.kind == "open":
             return [OpenDrawer(self._scene, goal)]
         if goal.kind == "close":
-            return [CloseDrawer(self._scene, goal)] if self._scene.is_drawer(goal.subject) else []
+            return self._plan_to_close(goal)
+        cavity = Cavity.find(self._scene, str(goal.place)) if goal.kind == "in" else None
+        if cavity is not None and cavity.suits(self._scene.boxes(goal.subject)):
+            return [PutInside(self._scene, goal, cavity)]
         place = PickAndPlace(self._scene, goal, self._share_of_place(goal, goals))
         if self._scene.is_drawer(str(goal.place)) and not self._scene.is_met(Goal("open", str(goal.place))):
             opened = OpenDrawer(self._scene, Goal("open", str(goal.place)))
@@ -80,6 +85,11 @@ class LiberoExpert:
                 return [SetAside(self._scene, goal), opened, place]
             return [opened, place]
         return [place]
+
+    def _plan_to_close(self, goal: Goal) -> list[Skill]:
+        if self._scene.is_drawer(goal.subject):
+            return [CloseDrawer(self._scene, goal)]
+        return [CloseDoor(self._scene, goal)] if CloseDoor.suits(self._scene, goal) else []
 
     def _share_of_place(self, goal: Goal, goals: list[Goal]) -> Vector:
         """Where in its place an object goes: objects that share one stand side by side."""

@@ -28,6 +28,11 @@ def turned_down(yaw: float) -> Rotation:
     return about_vertical(yaw) @ DOWN
 
 
+def pointing(out: Vector, closing: Vector) -> Rotation:
+    """The rotation of a hand that points along ``out`` and closes its fingers along ``closing``."""
+    return np.stack([closing, np.cross(out, closing), out], axis=1)
+
+
 def about_vertical(angle: float) -> Rotation:
     """A rotation about the vertical axis."""
     cosine, sine = np.cos(angle), np.sin(angle)

@@ -15,6 +15,7 @@ Vector = npt.NDArray[np.float64]  # (3,) metres
 Rotation = npt.NDArray[np.float64]  # (3, 3)
 _COLLISION_GROUP = 0
 _BOX = 6  # MuJoCo's number of the shape; LIBERO's collision shapes are boxes but for one handle
+_HINGE = 3  # MuJoCo's number of the joint
 _CORNERS = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], dtype=np.float64)  # (8, 3)
 
 
@@ -56,6 +57,10 @@ class Boxes:
     def high(self) -> Vector:
         """The highest coordinates of all boxes together."""
         return np.asarray(self.corners.max(axis=(0, 1)))
+
+    def reach(self, direction: Vector) -> float:
+        """How far the boxes reach in a direction, from the origin of the world."""
+        return float((self.corners @ direction).max())
 
     def near(self, others: Boxes, distance: float) -> Boxes:
         """Those boxes that are within a distance of the others from above, and not below them."""
@@ -159,6 +164,18 @@ class Scene:
         region = self._simulator.object_sites_dict.get(name)
         return region is not None and bool(region.joints)
 
+    def is_door(self, name: str) -> bool:
+        """Whether a fixture's one joint is an upright hinge that is shut at its upper end, as LIBERO's are."""
+        if name not in self._simulator.obj_body_id or len(self._simulator.get_object(name).joints) != 1:
+            return False
+        joint = self._model.joint(self.joint(name)[0])
+        is_upright = bool(self._data.xaxis[joint.id][2] > 0.9)
+        return bool(joint.type[0] == _HINGE) and is_upright and float(joint.range[1]) <= 0.0
+
+    def hinge(self, joint: str) -> Vector:
+        """A point on a joint's axis."""
+        return np.array(self._data.xanchor[self._model.joint(joint).id])
+
     def boxes(self, name: str) -> Boxes:
         """The collision boxes of an object or a fixture."""
         return self._boxes(self._geometries[name])
@@ -169,6 +186,11 @@ class Scene:
         body = model.jnt_bodyid[model.joint(joint).id]
         geometries = [i for i in range(model.ngeom) if model.geom_bodyid[i] == body and self._is_collision(i)]
         return self._boxes(geometries)
+
+    def boxes_at_rest(self, name: str) -> Boxes:
+        """The collision boxes of what of a fixture no joint moves: its frame, without door and drawers."""
+        model = self._model
+        return self._boxes([i for i in self._geometries[name] if not model.body_jntnum[model.geom_bodyid[i]]])
 
     def obstacles(self, but: Sequence[str] = ()) -> Boxes:
         """The collision boxes of everything on the table, without the named objects."""

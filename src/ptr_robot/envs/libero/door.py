@@ -15,6 +15,7 @@ _BEFORE_METRES = 0.07  # from the door, where the push begins
 _TOUCH_METRES = 0.012  # half a finger
 _SHARE = 0.7  # of the door's width, from the hinge: a handle is further out
 _DEPTH_METRES = 0.045  # below the door's top: the hand stays above it
+_RISE_METRES = 0.08
 _AHEAD_RADIANS = 0.3
 _PUSH_FRAMES = 250
 
@@ -27,11 +28,6 @@ class CloseDoor(Skill):
     def __init__(self, scene: Scene, goal: Goal) -> None:
         self._joint, _ = scene.joint(goal.subject)
         super().__init__(scene, goal, "before")
-
-    @staticmethod
-    def suits(scene: Scene, goal: Goal) -> bool:
-        """Whether what should be closed hangs on an upright hinge."""
-        return scene.is_door(goal.subject)
 
     @property
     def _phases(self) -> dict[str, Callable[[Vector], Vector]]:
@@ -73,7 +69,7 @@ class CloseDoor(Skill):
 
     def _push(self, hand: Vector) -> Vector:
         if self._scene.is_met(self.goal) or self._frames > _PUSH_FRAMES:
-            self._waypoint = hand + np.array([-0.05, -0.05, 0.08])
+            self._waypoint = self._place(0.0, _BEFORE_METRES) + np.array([0.0, 0.0, _RISE_METRES])
             self._begin("retreat")
         return self._steer(hand, self._place(_AHEAD_RADIANS, 0.0), self._yaw, CLOSED)
 

@@ -89,7 +89,7 @@ class LiberoExpert:
     def _plan_to_close(self, goal: Goal) -> list[Skill]:
         if self._scene.is_drawer(goal.subject):
             return [CloseDrawer(self._scene, goal)]
-        return [CloseDoor(self._scene, goal)] if CloseDoor.suits(self._scene, goal) else []
+        return [CloseDoor(self._scene, goal)] if self._scene.is_door(goal.subject) else []
 
     def _share_of_place(self, goal: Goal, goals: list[Goal]) -> Vector:
         """Where in its place an object goes: objects that share one stand side by side."""

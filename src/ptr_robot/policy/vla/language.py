@@ -20,7 +20,9 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 class TextTokenizer(Protocol):
     """What the policy asks of a tokenizer."""
 
-    start: int | None  # the id that every sequence begins with; None: it begins with the prompt's own
+    @property
+    def start(self) -> int | None:
+        """The id that every sequence begins with; None: it begins with the prompt's own."""
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, nothing added."""

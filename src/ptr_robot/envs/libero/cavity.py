@@ -13,7 +13,7 @@ from ptr_robot.envs.libero.scene import Boxes, Goal, Scene, Vector
 from ptr_robot.envs.libero.skill import Skill
 
 _BEFORE_METRES = 0.08  # from the handle, where the way to it begins
-_FEWEST_CLOSE_FRAMES = 12
+_CLOSE_FRAMES = 12
 _OPEN_FRAMES = 6
 _TURN_FRAMES = 120
 _CLEAR_METRES = 0.012  # between the object and the floor that it is carried over
@@ -111,7 +111,7 @@ class PutInside(Skill):
         return self._steer(hand, self.handled, self._slant, OPEN)
 
     def _close(self, hand: Vector) -> Vector:
-        if self._frames >= _FEWEST_CLOSE_FRAMES:
+        if self._frames >= _CLOSE_FRAMES:
             self._held_at = self._offset()
             self._waypoint = hand + 0.08 * _UP
             self._begin("lift")

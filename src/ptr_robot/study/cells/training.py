@@ -21,6 +21,9 @@ from ptr_robot.train.records import read_records
 if TYPE_CHECKING:
     from ptr_robot.study.cells.cell import Cell
 
+# How often a cell saves, in steps: what a killed study repeats at most.
+SAVE_FREQ = 500
+
 # What the paper's figures of training follow.
 CURVES = (
     "step",
@@ -61,7 +64,7 @@ def train_config(cell: Cell, data: CellData) -> TrainConfig:
         batch_size=training.batch_size * cell.row.batch_factor,
         num_workers=0,
         log_freq=training.log_freq,
-        save_freq=training.steps,
+        save_freq=SAVE_FREQ,
         optimizer=OptimizerConfig(lr=training.lr),
         screening=cell.screening if cell.row.screens else ScreeningConfig(),
     )

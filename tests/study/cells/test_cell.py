@@ -14,7 +14,6 @@ from ptr_robot.study.cells.cell_rollouts import evaluate_cell
 from ptr_robot.study.cells.data import CellData
 from ptr_robot.study.cells.data_jobs import CollectJob
 from ptr_robot.study.cells.plan import plan_cells
-from ptr_robot.study.cells.record import record_path
 from ptr_robot.study.cells.rule_job import RuleJob
 from ptr_robot.study.cells.scored_episode import ScoredEpisode
 from ptr_robot.study.cells.training import non_default_settings
@@ -22,8 +21,6 @@ from ptr_robot.study.engine.jobs import with_needed
 from ptr_robot.study.spec.definition import EvaluationSettings, TrainingSettings
 from ptr_robot.study.spec.definition_file import read_study
 from ptr_robot.study.spec.methods import REGISTRY
-from ptr_robot.train.checkpoint_folders import latest_checkpoint
-from ptr_robot.train.loop import Trainer
 from ptr_robot.train.sources import read_sources
 
 pytestmark = pytest.mark.slow
@@ -110,38 +107,6 @@ def test_results_of_another_version_are_run_again(name: str, repeated: str, monk
     monkeypatch.setattr(f"ptr_robot.train.methods.{name}", "another")
     after = [non_default_settings(REGISTRY[method], training) for method in methods]
     assert [method for method, old, new in zip(methods, before, after, strict=True) if old != new] == [repeated]
-
-
-def test_a_killed_cell_goes_on_from_its_last_checkpoint(
-    cells: dict[str, Cell], pooled: Cell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cell = cells["left/sft"]
-    cell.run()
-    whole = cell.read()
-
-    record_path(cell.root, cell.setting, cell.row.name, cell.seed).unlink()
-    cell.run_stage.begin()
-    monkeypatch.setattr("ptr_robot.study.cells.training.SAVE_FREQ", 1)
-    save = Trainer._save
-    with monkeypatch.context() as patched:
-        patched.setattr(Trainer, "_save", lambda loop: [save(loop), _die()])
-        with pytest.raises(MemoryError):
-            cell.run()
-    assert not cell.is_done()
-    assert latest_checkpoint(cell.run_folder).name == "000001"
-
-    steps: list[int] = []
-    step = Trainer._step
-    monkeypatch.setattr(Trainer, "_step", lambda loop, batches: [step(loop, batches), steps.append(loop.steps_done)][0])
-    cell.run()
-    assert steps == [2]
-    again = cell.read()
-    assert again.curves == whole.curves
-    assert again.episodes == whole.episodes
-
-
-def _die() -> None:
-    raise MemoryError
 
 
 def test_a_map_is_known_by_what_its_file_says(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from ptr_robot import __version__
-from ptr_robot.errors import PTRError
 from ptr_robot.files import fingerprint
 from ptr_robot.method.scoring.config import ScreeningConfig
 from ptr_robot.study.analysis.detection import auroc_by_fault, mean_weights
@@ -19,19 +18,15 @@ from ptr_robot.study.cells.cell_rollouts import evaluate_cell
 from ptr_robot.study.cells.data import CellData, CellSource
 from ptr_robot.study.cells.pretraining import PretrainJob
 from ptr_robot.study.cells.record import FAILED, CellRecord, read_record, record_path, write_record
+from ptr_robot.study.cells.stage_training import train_stage
 from ptr_robot.study.cells.training import curves_of, non_default_settings, train_config
 from ptr_robot.study.engine.jobs import Job
 from ptr_robot.study.engine.stages import Stage
 from ptr_robot.study.spec.definition import EvaluationSettings, PolicySettings, TrainingSettings
 from ptr_robot.study.spec.method_row import MethodRow
-from ptr_robot.train.checkpoint_folders import latest_checkpoint
 
 RUNS_FOLDER = "runs"
 WEIGHTS_FOLDER = "weights"
-
-
-class InterruptedCellError(PTRError):
-    """A signal ended the training before its last step."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +125,7 @@ class Cell(Job):
             self.sources, self.row, self.root / WEIGHTS_FOLDER / self.setting / self.row.name / str(self.seed)
         )
         prepared = time.monotonic()
-        self._train(data)
+        train_stage(self.run_stage, train_config(self, data))
         trained = time.monotonic()
         episodes = evaluate_cell(self.run_folder, self.sources, self.seed, self.camera_size)
         evaluated = time.monotonic()
@@ -153,19 +148,6 @@ class Cell(Job):
             self.run_stage.spend()
         write_record(self.root, dataclasses.replace(record, seconds=seconds))
         self.run_stage.discard_if_spent()
-
-    def _train(self, data: CellData) -> None:
-        """From the start, or from the checkpoint that an interrupted run of the same settings saved."""
-        from ptr_robot.train.loop import train
-
-        stage, config = self.run_stage, train_config(self, data)
-        is_resumed = (stage.is_begun or stage.is_complete) and latest_checkpoint(stage.output) is not None
-        if not is_resumed:
-            stage.begin()
-        result = train(dataclasses.replace(config, resume=is_resumed))
-        if result.exit_code:
-            raise InterruptedCellError(f"{self.key}: training was stopped at step {result.steps_done}")
-        stage.finish()
 
     def _record(self, **results: Any) -> CellRecord:
         environments = [kind for source in self.sources if (kind := source.dataset.environment_type) is not None]

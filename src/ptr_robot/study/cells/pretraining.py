@@ -6,17 +6,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ptr_robot.errors import PTRError
 from ptr_robot.policy.vla.registration import VLAChoice
 from ptr_robot.study.cells.data_jobs import CACHE_FOLDER, CollectJob
 from ptr_robot.study.cells.stage_job import StageJob
+from ptr_robot.study.cells.stage_training import SAVE_FREQ, train_stage
 from ptr_robot.study.engine.jobs import Job
 from ptr_robot.study.spec.definition import PolicySettings, PretrainingSettings
 from ptr_robot.train.config import DatasetConfig, OptimizerConfig, TrainConfig
-
-
-class InterruptedPretrainingError(PTRError):
-    """A signal ended the pretraining before its last step."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +40,13 @@ class PretrainJob(StageJob):
         """What the policy depends on beside the demonstrations."""
         return {"policy": asdict(self.policy), **asdict(self.pretraining)}
 
+    def run(self) -> None:
+        """Make the folder, or go on where an interrupted run saved."""
+        self.make(self.output)
+
     def make(self, output: Path) -> None:
         """Train, and leave the run folder with its last checkpoint."""
-        from ptr_robot.train.loop import train
-
-        result = train(self.train_config(output))
-        if result.exit_code:
-            raise InterruptedPretrainingError(f"{self.key}: pretraining was stopped at step {result.steps_done}")
+        train_stage(self.stage, self.train_config(output))
 
     def train_config(self, output: Path) -> TrainConfig:
         """As the cells train, but from initial weights; no context sees the state, as the paper's h_t has it."""
@@ -75,6 +71,6 @@ class PretrainJob(StageJob):
             batch_size=pretraining.batch_size,
             num_workers=0,
             log_freq=pretraining.log_freq,
-            save_freq=pretraining.steps,
+            save_freq=SAVE_FREQ,
             optimizer=OptimizerConfig(lr=pretraining.lr),
         )

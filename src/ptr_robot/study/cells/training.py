@@ -11,6 +11,7 @@ from ptr_robot.method.scoring.config import ScreeningConfig
 from ptr_robot.policy.vla.registration import VLAChoice
 from ptr_robot.study.cells.data import CellData
 from ptr_robot.study.cells.data_jobs import CACHE_FOLDER
+from ptr_robot.study.cells.stage_training import SAVE_FREQ
 from ptr_robot.study.spec.definition import TrainingSettings
 from ptr_robot.study.spec.method_row import MethodRow
 from ptr_robot.train.config import DatasetConfig, OptimizerConfig, TrainConfig, WeightsConfig
@@ -20,9 +21,6 @@ from ptr_robot.train.records import read_records
 
 if TYPE_CHECKING:
     from ptr_robot.study.cells.cell import Cell
-
-# How often a cell saves, in steps: what a killed study repeats at most.
-SAVE_FREQ = 500
 
 # What the paper's figures of training follow.
 CURVES = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -98,6 +99,27 @@ def test_a_reset_forgets_the_belief_and_begins_other_noise(tmp_path):
     np.testing.assert_array_equal(chunks[0], chunks[1])
     assert not np.array_equal(chunks[0][0], chunks[0][1])
     assert not np.array_equal(chunks[0][0], chunks[2][0])
+
+
+@pytest.mark.parametrize("kind", [VLA, BELIEVING_SMOLVLA], ids=["vla", "smolvla"])
+def test_looking_more_often_than_in_training_moves_the_belief_no_faster(kind, tmp_path):
+    policy = load(save_policy(kind, tmp_path / "policy"))
+    period = policy.config.offset_steps
+    assert period == policy.config.n_action_steps > 1
+    policy.config.ptr = dataclasses.replace(policy.config.ptr, offset_steps=period)
+    policy.config.n_action_steps = period // 2
+    before, _ = make_pre_post_processors(policy.config, pretrained_path=str(tmp_path / "policy"))
+    policy.reset()
+    looks = []
+    for number in range(3):
+        seen = observation(number)
+        raw = prepare_observation_for_inference({STATE: seen.state, **seen.images}, torch.device("cpu"), TASK, None)
+        policy.predict_action_chunk(before(raw))
+        looks.append(policy._belief)
+    first, second, third = looks
+    assert first.now is None is second.now
+    assert second.following is first.following is third.now
+    assert third.following is not first.following
 
 
 def test_the_base_policy_acts_too(tmp_path):

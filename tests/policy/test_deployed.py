@@ -14,6 +14,7 @@ from ptr_robot.data.segments.source import UnifiedMap
 from ptr_robot.errors import ConfigError, ShapeError
 from ptr_robot.method.ptr.belief import BeliefTokenizer
 from ptr_robot.method.ptr.config import BeliefConfig
+from ptr_robot.policy.carried_belief import CarriedBelief
 from ptr_robot.policy.deployed import DeployedPolicy, RobotObservation
 from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import Observation
@@ -88,6 +89,39 @@ def test_two_chunks_equal_the_recursion_by_hand(deployed, flow_policy, tokenizer
         noise = Noise.keyed(torch.tensor([11]), number)  # the episode's seed, the chunk's number
         expected, belief = by_hand(flow_policy, tokenizer, observe(number + 1), belief, noise)
         np.testing.assert_allclose(chunk, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_policy_that_looks_twice_a_chunk_moves_its_belief_once(flow_policy, tokenizer, side) -> None:
+    deployed = DeployedPolicy(flow_policy, tokenizer, side, n_action_steps=LENGTH // 2)
+    deployed.reset(0, seed=11)
+    acted = [deployed.act([0], [observe(number)])[0] for number in range(5)]
+    belief, found = tokenizer.initial(1), []
+    for number, chunk in enumerate(acted):
+        if number in (2, 4):
+            belief = found[number - 2]  # of the look with which the last chunk began
+        expected, following = by_hand(
+            flow_policy, tokenizer, observe(number), belief, Noise.keyed(torch.tensor([11]), number)
+        )
+        found.append(following)
+        np.testing.assert_allclose(chunk, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("num_actions", "period", "given"),
+    [
+        (16, 16, [None, 0, 1, 2, 3]),  # each look begins a chunk
+        (8, 16, [None, None, 0, 0, 2]),
+        (5, 16, [None, None, None, None, 0]),  # 20 steps later
+        (20, 16, [None, 0, 1, 2, 3]),
+    ],
+)
+def test_belief_moves_on_as_often_as_in_training(num_actions, period, given) -> None:
+    belief, seen = CarriedBelief(), []
+    for number in range(5):
+        belief = belief.at_look(period)
+        seen.append(belief.now)
+        belief = belief.after_look(number, num_actions)
+    assert seen == given
 
 
 def test_belief_is_carried_and_reset_forgets_it(deployed) -> None:

@@ -47,6 +47,8 @@ class ServeFlags:
     max_message_mb: int = 64  # larger messages end the connection
     max_clients: int = 32  # connections at a time
     seed: int = 0  # of the noise that actions are sampled from
+    # Actions of a chunk that clients carry out before they ask again, by which belief moves on; by default all.
+    n_action_steps: int | None = None
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -77,6 +79,10 @@ def make_server(flags: ServeFlags) -> PolicyServer:
         max_clients=flags.max_clients,
         seed=flags.seed,
     )
+    if flags.n_action_steps is not None and flags.n_action_steps < 1:
+        raise ConfigError(
+            f"n_action_steps is {flags.n_action_steps}; give how many actions clients carry out, at least 1"
+        )
     path = Path(flags.policy.path).expanduser()
     served = _lerobot_policy(path, flags) if find_pretrained(path) is not None else _own_policy(path, flags)
     return PolicyServer(served.policy, served.reader, {"server": f"ptr-robot {__version__}", **served.facts}, config)
@@ -97,7 +103,7 @@ def _own_policy(path: Path, flags: ServeFlags) -> _Served:
 
     trained = load_trained(path)
     source = trained.source(flags.robot or trained.sources[0].robot)
-    policy = DeployedPolicy(trained.policy, trained.belief, source, flags.policy.device)
+    policy = DeployedPolicy(trained.policy, trained.belief, source, flags.policy.device, flags.n_action_steps)
     facts = {
         "robot": source.robot,
         "action_dim": source.action_map.slots.size,
@@ -118,7 +124,7 @@ def _lerobot_policy(path: Path, flags: ServeFlags) -> _Served:
 
     if flags.robot is not None:
         raise ConfigError(f"robot is {flags.robot!r}; a policy of lerobot-train has one robot, so leave the flag out")
-    policy = DeployedLeRobotPolicy.load(path, flags.policy.device)
+    policy = DeployedLeRobotPolicy.load(path, flags.policy.device, flags.n_action_steps)
     facts = {
         "policy": policy.kind,
         "action_dim": policy.action_dim,

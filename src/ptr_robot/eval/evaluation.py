@@ -156,6 +156,7 @@ def _evaluate(
             number,
             config.policy.device,
             config.env.camera_names,
+            settings.execute_steps,
         )
         known = finished.read()
         episodes += rollout(load, config.env.kind, tasks, list(config.seeds), settings, note, known).episodes

@@ -53,8 +53,11 @@ def load_rollout_policy(
     number: int | None = None,
     device: str = "cpu",
     camera_names: Sequence[str] | None = None,
+    n_action_steps: int | None = None,
 ) -> CheckpointPolicy:
     """The policy at ``path`` with the maps of one of its sources, the first that can be fed unless named.
+
+    ``n_action_steps`` actions of a chunk are carried out before the next look, all of them if it is unset.
 
     A partial of this function is what ``rollout`` calls in each of its processes.
     """
@@ -62,7 +65,7 @@ def load_rollout_policy(
     fed = fed_sources(path, trained.sources, environment_type)
     source = trained.sources[fed[0] if number is None else number]
     cameras = cameras_by_key(path, source, environment_type, camera_names)
-    deployed = DeployedPolicy(trained.policy, trained.belief, source, device=device)
+    deployed = DeployedPolicy(trained.policy, trained.belief, source, device=device, n_action_steps=n_action_steps)
     state_key = state_key_of(source, environment_type)
     if state_key is None:
         raise ConfigError(f"{path}: {environment_type.title} has no state like the one of source {number}")

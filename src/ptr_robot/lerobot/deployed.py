@@ -20,6 +20,7 @@ from ptr_robot.errors import ConfigError, ShapeError, did_you_mean
 from ptr_robot.lerobot.attached import STATE, PTRPolicyMixin
 from ptr_robot.lerobot.saved import SavedLeRobotPolicy, load_saved
 from ptr_robot.method.hashing import hash_integers
+from ptr_robot.policy.carried_belief import CarriedBelief
 from ptr_robot.policy.deployed import RobotObservation
 
 SIZED = ("act", "diffusion")  # these take images as they are; the others bring them to a size of their own
@@ -29,7 +30,7 @@ SIZED = ("act", "diffusion")  # these take images as they are; the others bring 
 class _Episode:
     seed: int
     num_chunks: int  # predicted so far
-    belief: Tensor | None  # (1, M, Da) z_t; None: an episode's first, or a policy without belief
+    belief: CarriedBelief
 
 
 class DeployedLeRobotPolicy:
@@ -39,14 +40,18 @@ class DeployedLeRobotPolicy:
     as LeRobot begins an episode.
     """
 
-    def __init__(self, saved: SavedLeRobotPolicy) -> None:
+    def __init__(self, saved: SavedLeRobotPolicy, n_action_steps: int | None = None) -> None:
         self._saved = saved
+        self._num_executed = min(n_action_steps or self.action_horizon, self.action_horizon)
         self._episodes: dict[int, _Episode] = {}
 
     @staticmethod
-    def load(path: Path, device: str = "cpu") -> DeployedLeRobotPolicy:
-        """The policy of a run, of a checkpoint or of its ``pretrained_model`` folder."""
-        return DeployedLeRobotPolicy(load_saved(path, device))
+    def load(path: Path, device: str = "cpu", n_action_steps: int | None = None) -> DeployedLeRobotPolicy:
+        """The policy of a run, of a checkpoint or of its ``pretrained_model`` folder.
+
+        ``n_action_steps`` actions of a chunk are carried out before the next look, all of them if it is unset.
+        """
+        return DeployedLeRobotPolicy(load_saved(path, device), n_action_steps)
 
     @property
     def kind(self) -> str:
@@ -81,12 +86,17 @@ class DeployedLeRobotPolicy:
         return int(self._saved.config.n_obs_steps)
 
     @property
+    def _belief_period(self) -> int:
+        """Steps from chunk to chunk in training."""
+        return int(getattr(self._saved.config, "offset_steps", self.action_horizon))
+
+    @property
     def _base(self) -> str:
         return self.kind.removeprefix("ptr_")
 
     def reset(self, slot: int, seed: int) -> None:
         """An episode begins in ``slot``."""
-        self._episodes[slot] = _Episode(seed, num_chunks=0, belief=None)
+        self._episodes[slot] = _Episode(seed, num_chunks=0, belief=CarriedBelief())
 
     @torch.no_grad()
     def act(self, slots: Sequence[int], observations: Sequence[RobotObservation]) -> NDArray[np.float32]:  # (N, L, D)
@@ -102,7 +112,9 @@ class DeployedLeRobotPolicy:
         devices = [saved.device] if saved.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices):  # LeRobot's policies draw from torch's own generator
             torch.manual_seed(key)
-            chunk, belief = self._predict(saved.preprocess(batch), episode.belief)
+            belief = episode.belief.at_look(self._belief_period)
+            chunk, found = self._predict(saved.preprocess(batch), belief.now)
+        belief = belief.after_look(found, self._num_executed)
         self._episodes[slot] = _Episode(episode.seed, episode.num_chunks + 1, belief)
         actions: Tensor = saved.postprocess(chunk)
         return actions[0].float().cpu().numpy()

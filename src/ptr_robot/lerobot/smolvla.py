@@ -17,6 +17,7 @@ from ptr_robot.lerobot.configuration_ptr import PTRSmolVLAConfig
 from ptr_robot.lerobot.taps import captured_inputs, captured_outputs, masked_mean, recorded_calls, sample_losses
 from ptr_robot.lerobot.window import Batch
 from ptr_robot.method import ChunkForward
+from ptr_robot.policy.carried_belief import CarriedBelief
 
 Prefix = tuple[Tensor, Tensor, Tensor]  # embeddings (B, P, D), real positions (B, P), starts of attention blocks (B, P)
 
@@ -37,7 +38,7 @@ class PTRSmolVLAPolicy(PTRPolicyMixin, SmolVLAPolicy):  # type: ignore[misc]
     def reset(self) -> None:
         """An episode begins: what earlier chunks left behind is forgotten."""
         super().reset()
-        self._belief: Tensor | None = None
+        self._belief = CarriedBelief()
 
     def _tap_sizes(self) -> TapSizes:
         expert = self.model.vlm_with_expert
@@ -123,16 +124,17 @@ class PTRSmolVLAPolicy(PTRPolicyMixin, SmolVLAPolicy):  # type: ignore[misc]
     def predict_from(self, belief: Tensor | None, batch: Batch) -> tuple[Tensor, Tensor | None]:
         """A chunk given z_t, and z_{t+1}."""
         self.reset()
-        self._belief = belief
-        return self.predict_action_chunk(batch), self._belief
+        self._belief = CarriedBelief(belief)
+        return self.predict_action_chunk(batch), self._belief.following
 
     def _get_action_chunk(self, batch: Batch, noise: Tensor | None = None, **options: Any) -> Tensor:
-        """The base policy's prediction given z_t, after which z_{t+1} waits for the next one."""
+        """The base policy's prediction given z_t, after which z_{t+1} waits for its time."""
         method = self.ptr.method
         if method.belief is None:
             return super()._get_action_chunk(batch, noise, **options)  # type: ignore[no-any-return]
         count = batch["observation.state"].shape[0]
-        belief = method.initial_belief(count) if self._belief is None else self._belief
+        carried = self._belief.at_look(self.config.offset_steps)
+        belief = method.initial_belief(count) if carried.now is None else carried.now
         if belief is not None and belief.shape[0] != count:
             raise ConfigError(
                 f"the last chunk was for {belief.shape[0]} robots and this one is for {count}; call reset() between"
@@ -150,5 +152,5 @@ class PTRSmolVLAPolicy(PTRPolicyMixin, SmolVLAPolicy):  # type: ignore[misc]
             action_tokens=model.action_in_proj(sampled[0].result),
             action_states=states[-1][0][0],
         )
-        self._belief = method.next_belief(chunk)
+        self._belief = carried.after_look(method.next_belief(chunk), self.config.n_action_steps)
         return actions

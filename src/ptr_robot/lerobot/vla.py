@@ -18,6 +18,7 @@ from ptr_robot.lerobot.attached import STATE, PTRPolicyMixin, TapSizes
 from ptr_robot.lerobot.configuration_ptr import PTRVLAConfig
 from ptr_robot.lerobot.window import Batch
 from ptr_robot.method import ChunkForward
+from ptr_robot.policy.carried_belief import CarriedBelief
 from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import ActionChunk, Observation
 from ptr_robot.policy.recursion import ChunkPredictor
@@ -47,7 +48,7 @@ class _VLAPolicy(PreTrainedPolicy):  # type: ignore[misc]
     def reset(self) -> None:
         """An episode begins."""
         self._actions: deque[Tensor] = deque(maxlen=self.config.n_action_steps)
-        self._predictor: ChunkPredictor | None = None
+        self._belief = CarriedBelief()
 
     def _observation(self, frame: Batch, batch: Batch) -> Observation:
         images = self._images(frame)
@@ -120,20 +121,21 @@ class PTRVLAPolicy(PTRPolicyMixin, _VLAPolicy):
 
     @torch.no_grad()
     def predict_action_chunk(self, batch: Batch, **_options: Any) -> Tensor:  # (B, L, D)
-        """The next chunk; the belief goes on to the one after it."""
+        """The next chunk; the belief goes on when as much was carried out as lay between the chunks of training."""
         self.eval()
-        if self._predictor is None:
-            self._predictor = ChunkPredictor(self.model, self.ptr.method.belief)
+        predictor = ChunkPredictor(self.model, self.ptr.method.belief)
+        belief = self._belief.at_look(self.config.offset_steps)
+        predictor.belief = belief.now
         observation = self._observation(batch, batch)
-        prediction = self._predictor.predict(observation, noise=self._noise(observation.batch_size))
+        prediction = predictor.predict(observation, noise=self._noise(observation.batch_size))
+        self._belief = belief.after_look(predictor.belief, self.config.n_action_steps)
         return prediction.actions[..., self._action_slots.to(prediction.actions.device)]
 
     def predict_from(self, belief: Tensor | None, batch: Batch) -> tuple[Tensor, Tensor | None]:
         """A chunk given z_t, and z_{t+1}."""
         self.reset()
-        predictor = self._predictor = ChunkPredictor(self.model, self.ptr.method.belief)
-        predictor.belief = belief
-        return self.predict_action_chunk(batch), predictor.belief
+        self._belief = CarriedBelief(belief)
+        return self.predict_action_chunk(batch), self._belief.following
 
     @torch.no_grad()
     def select_action(self, batch: Batch, **options: Any) -> Tensor:  # (B, D)

@@ -15,6 +15,7 @@ from ptr_robot.data.lerobot.frames import resize_frame
 from ptr_robot.data.segments.source import UnifiedMap
 from ptr_robot.errors import ConfigError, ShapeError, did_you_mean
 from ptr_robot.method.ptr.belief import BeliefTokenizer
+from ptr_robot.policy.carried_belief import CarriedBelief
 from ptr_robot.policy.interface import Policy
 from ptr_robot.policy.noise import Noise
 from ptr_robot.policy.observation import Observation
@@ -64,7 +65,7 @@ class _Episode:
 
     seed: int
     num_chunks: int  # predicted so far
-    belief: Tensor | None  # (M, Da) z_t
+    belief: CarriedBelief
 
 
 class DeployedPolicy:
@@ -81,7 +82,10 @@ class DeployedPolicy:
         tokenizer: BeliefTokenizer | None,
         robot: RobotSide,
         device: torch.device | str = "cpu",
+        n_action_steps: int | None = None,  # of a chunk that are carried out before the next look; unset: all
     ) -> None:
+        self._chunk_length = policy.sizes.chunk_length
+        self._num_executed = min(n_action_steps or self._chunk_length, self._chunk_length)
         self._predictor = ChunkPredictor(
             policy.to(device).eval(), tokenizer.to(device).eval() if tokenizer is not None else None
         )
@@ -97,17 +101,18 @@ class DeployedPolicy:
     def reset(self, slot: int, seed: int) -> None:
         """An episode begins in ``slot``: its belief is the learned initial one, its noise depends on ``seed`` alone."""
         initial = self._predictor.initial(1)
-        self._episodes[slot] = _Episode(seed, num_chunks=0, belief=None if initial is None else initial[0])
+        self._episodes[slot] = _Episode(seed, 0, CarriedBelief(None if initial is None else initial[0]))
 
     @torch.no_grad()
     def act(self, slots: Sequence[int], observations: Sequence[RobotObservation]) -> NDArray[np.float32]:  # (N, L, D)
         """The next chunk of actions of each slot, in the robot's units."""
         episodes = [self._episode(slot) for slot in slots]
+        carried = [episode.belief.at_look(self._chunk_length) for episode in episodes]
         prediction, beliefs = self._predictor.predict_from(
-            _stack_beliefs(episodes), self._observe(observations), noise=self._noise(episodes)
+            _stack_beliefs(carried), self._observe(observations), noise=self._noise(episodes)
         )
         for row, (slot, episode) in enumerate(zip(slots, episodes, strict=True)):
-            belief = None if beliefs is None else beliefs[row]
+            belief = carried[row].after_look(None if beliefs is None else beliefs[row], self._num_executed)
             self._episodes[slot] = _Episode(episode.seed, episode.num_chunks + 1, belief)
         return self._robot.action_map.from_unified(prediction.actions.float().cpu().numpy())
 
@@ -164,6 +169,6 @@ class DeployedPolicy:
         return resize_frame(frame, self._robot.image_size, self._robot.resize)
 
 
-def _stack_beliefs(episodes: Sequence[_Episode]) -> Tensor | None:  # (N, M, Da)
-    rows = [episode.belief for episode in episodes if episode.belief is not None]
+def _stack_beliefs(carried: Sequence[CarriedBelief]) -> Tensor | None:  # (N, M, Da)
+    rows = [belief.now for belief in carried if belief.now is not None]
     return torch.stack(rows) if rows else None

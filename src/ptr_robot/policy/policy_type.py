@@ -64,7 +64,10 @@ class PolicyChoice(ABC):
 
     @abstractmethod
     def configure(self, num_belief_tokens: int | None) -> PolicyShape:
-        """The configuration that the flags describe; the method decides on belief tokens, None where it has none."""
+        """The configuration that the flags describe.
+
+        The method decides on belief tokens: how many; 0 where it scores by h_t without any; None where it does neither.
+        """
 
     @property
     def scale(self) -> TrainingScale:

@@ -52,7 +52,8 @@ class VLAChoice(PolicyChoice):
     augment: bool | None = None
     # Tokens (small presets: bytes) that an instruction may have; by default the preset's.
     max_tokens: int | None = None
-    # Whether h_t, the context that PTR scores by, has read the state; by default not where a method has belief tokens.
+    # Whether h_t, the context that PTR scores by, has read the state; by default not where a method scores by it or has
+    # belief tokens.
     context_sees_state: bool | None = None
     # A Qwen3 model of the context stream's size: a folder or a hub id.
     language_model: str | None = None

@@ -22,7 +22,7 @@ from ptr_robot.study.cells.stage_training import train_stage
 from ptr_robot.study.cells.training import curves_of, non_default_settings, train_config
 from ptr_robot.study.engine.jobs import Job
 from ptr_robot.study.engine.stages import Stage
-from ptr_robot.study.spec.definition import EvaluationSettings, PolicySettings, TrainingSettings
+from ptr_robot.study.spec.definition import PolicySettings, TrainingSettings, by_value
 from ptr_robot.study.spec.method_row import MethodRow
 
 RUNS_FOLDER = "runs"
@@ -71,7 +71,7 @@ class Cell(Job):
             "method": non_default_settings(self.row, self.training, self.screening),
             "filter": _plain(self.row.filter),
             "weighting": _plain(self.row.weighting),
-            "policy": dataclasses.asdict(self.policy),
+            "policy": by_value(self.policy),
             "training": dataclasses.asdict(self.training),
             "evaluation": self._evaluation,
         }
@@ -79,7 +79,7 @@ class Cell(Job):
     @property
     def _evaluation(self) -> Any:
         """One for all sources, as version 0.1 had it, or one for each that is evaluated."""
-        own = [_by_value(source.evaluation) for source in self.sources if source.tasks]
+        own = [by_value(source.evaluation) for source in self.sources if source.tasks]
         return own[0] if all(settings == own[0] for settings in own) else own
 
     @property
@@ -162,12 +162,6 @@ class Cell(Job):
             versions={"ptr-robot": __version__} | {name: importlib.metadata.version(name) for name in libraries},
             **results,
         )
-
-
-def _by_value(settings: EvaluationSettings) -> dict[str, Any]:
-    """By value; what version 0.1 did not have stands there only where it is set, so that its results are found."""
-    fields = dataclasses.asdict(settings)
-    return {name: value for name, value in fields.items() if name != "sampling_seed" or value is not None}
 
 
 def _plain(value: Any) -> dict[str, Any] | None:

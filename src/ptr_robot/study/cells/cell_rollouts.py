@@ -39,7 +39,14 @@ def _evaluate_source(
     first = FIRST_SEED + seed * EPISODES_PER_SEED
     sampling_seed = seed if settings.sampling_seed is None else settings.sampling_seed
     result = rollout(
-        functools.partial(load_rollout_policy, str(run), sampling_seed, environment_type, number),
+        functools.partial(
+            load_rollout_policy,
+            str(run),
+            sampling_seed,
+            environment_type,
+            number,
+            n_action_steps=settings.n_action_steps,
+        ),
         environment_type,
         source.tasks,
         range(first, first + settings.episodes),

@@ -11,7 +11,7 @@ from ptr_robot.study.cells.data_jobs import CACHE_FOLDER, CollectJob
 from ptr_robot.study.cells.stage_job import StageJob
 from ptr_robot.study.cells.stage_training import SAVE_FREQ, train_stage
 from ptr_robot.study.engine.jobs import Job
-from ptr_robot.study.spec.definition import PolicySettings, PretrainingSettings
+from ptr_robot.study.spec.definition import PolicySettings, PretrainingSettings, by_value
 from ptr_robot.train.config import DatasetConfig, OptimizerConfig, TrainConfig
 
 
@@ -38,7 +38,7 @@ class PretrainJob(StageJob):
     @property
     def settings(self) -> dict[str, Any]:
         """What the policy depends on beside the demonstrations."""
-        return {"policy": asdict(self.policy), **asdict(self.pretraining)}
+        return {"policy": by_value(self.policy), **asdict(self.pretraining)}
 
     def run(self) -> None:
         """Make the folder, or go on where an interrupted run saved."""
@@ -49,7 +49,7 @@ class PretrainJob(StageJob):
         train_stage(self.stage, self.train_config(output))
 
     def train_config(self, output: Path) -> TrainConfig:
-        """As the cells train, but from initial weights; no context sees the state, as the paper's h_t has it."""
+        """As the cells train, but from initial weights; unless asked to, no context sees the state, as in the paper."""
         policy, pretraining = self.policy, self.pretraining
         return TrainConfig(
             dataset=DatasetConfig(
@@ -61,7 +61,7 @@ class PretrainJob(StageJob):
                 preset=policy.preset,
                 chunk_length=policy.chunk_length,
                 image_size=policy.image_size,
-                context_sees_state=False,
+                context_sees_state=bool(policy.context_sees_state),
                 device="cpu",
             ),
             method="sft",

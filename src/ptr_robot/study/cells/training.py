@@ -73,7 +73,13 @@ def _starting_policy(cell: Cell) -> VLAChoice:
     if cell.pretrained is not None:
         return VLAChoice(path=str(cell.pretrained.output), device="cpu")
     policy = cell.policy
-    return VLAChoice(preset=policy.preset, chunk_length=policy.chunk_length, image_size=policy.image_size, device="cpu")
+    return VLAChoice(
+        preset=policy.preset,
+        chunk_length=policy.chunk_length,
+        image_size=policy.image_size,
+        context_sees_state=policy.context_sees_state,
+        device="cpu",
+    )
 
 
 def non_default_settings(

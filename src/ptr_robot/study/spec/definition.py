@@ -20,6 +20,8 @@ from ptr_robot.study.spec.setting import Setting
 from ptr_robot.study.spec.setting_checks import check_executed, check_setting
 from ptr_robot.train.config import MAX_SEED
 
+# What version 0.1 did not have.
+_LATER = ("sampling_seed", "context_sees_state")
 EPISODES_PER_SEED = 1000  # seeds of evaluation episodes that belong to one seed of a study
 
 
@@ -56,6 +58,9 @@ class PolicySettings:
     num_chunks: int = 2
     # Pixels that the policy is given; only for presets that look.
     image_size: int | None = None
+    # Whether h_t, the context that PTR scores by, has read the state; by default not where a method scores by it or has
+    # belief tokens, nor in a pretrained policy.
+    context_sees_state: bool | None = None
 
     def __post_init__(self) -> None:
         if self.preset not in POLICY_PRESETS:
@@ -127,6 +132,12 @@ class EvaluationSettings:
             raise ConfigError(f"evaluation.episodes is {self.episodes}; a seed has {EPISODES_PER_SEED} layouts")
         if self.sampling_seed is not None:
             at_least("evaluation.sampling_seed", self.sampling_seed, 0)
+
+
+def by_value(settings: PolicySettings | EvaluationSettings) -> dict[str, Any]:
+    """What a cell is known by; later settings only where they are set, so that earlier results are found."""
+    fields = dataclasses.asdict(settings)
+    return {name: value for name, value in fields.items() if name not in _LATER or value is not None}
 
 
 @dataclass(frozen=True)

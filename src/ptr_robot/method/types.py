@@ -66,6 +66,7 @@ class PTROutput:
     auxiliary_loss: Tensor  # () in the graph: the scorer's and tokenizer's terms with their coefficients
     sample_count: Tensor  # () how many samples, over all ranks, the losses are of
     action_loss: Tensor  # () Eq. weighted_loss
+    plain_action_loss: Tensor  # () mean of ℓ_act over the samples, whatever their weights
     identification_loss: Tensor  # () Eq. nce
     ranking_loss: Tensor  # () Eq. rank
     tokenizer_loss: Tensor  # () entropy and diversity terms, with their coefficients

@@ -13,6 +13,7 @@ from ptr_robot.train.optimisation import StepResult
 
 LOSSES = (
     "action_loss",
+    "plain_action_loss",
     "identification_loss",
     "ranking_loss",
     "tokenizer_loss",
@@ -53,7 +54,9 @@ class MetricWindow:
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Take the sums back; the time that passed is not among them."""
-        self._sums, self._steps = state["metric_sums"].to(self._device), int(state["metric_steps"])
+        sums = state["metric_sums"].to(self._device)
+        if len(sums) == len(self._sums):  # those of an earlier version may be of other numbers
+            self._sums, self._steps = sums, int(state["metric_steps"])
 
     def record(self, ptr: PTR, result: StepResult) -> dict[str, float]:
         """The means, the rate and the diagnostics of ``result``; every rank must ask at the same time."""

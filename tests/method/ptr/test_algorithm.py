@@ -94,6 +94,7 @@ def reference_step(ptr, chunk, samples):
         "margins": margins,
         "weights": weights,
         "action": action,
+        "plain": sum(losses) / len(losses),
         "id": id_loss,
         "rank": rank_loss,
         "tok": tok,
@@ -120,6 +121,7 @@ def test_a_step_equals_plain_loops(folds, hard_ratio, informs_scorer, trained):
     torch.testing.assert_close(output.margins, torch.tensor(expected["margins"]), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(output.weights, torch.tensor(expected["weights"]), rtol=1e-4, atol=1e-5)
     assert output.action_loss.item() == pytest.approx(expected["action"], rel=1e-4)
+    assert output.plain_action_loss.item() == pytest.approx(expected["plain"], rel=1e-4)
     assert output.identification_loss.item() == pytest.approx(expected["id"], rel=1e-4)
     assert output.ranking_loss.item() == pytest.approx(expected["rank"], rel=1e-4)
     assert output.tokenizer_loss.item() == pytest.approx(expected["tok"], rel=1e-4)

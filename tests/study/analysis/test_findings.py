@@ -15,7 +15,7 @@ from ptr_robot.study.cells.scored_episode import ScoredEpisode
 from ptr_robot.study.report.curves import mean_curve
 from ptr_robot.study.report.figures import draw_figures
 from ptr_robot.study.report.study_report import write_report
-from ptr_robot.study.report.tables import detection_table, success_table, weight_table
+from ptr_robot.study.report.tables import detection_table, overview_table, success_table, weight_table
 from ptr_robot.study.spec.definition_file import read_study
 from tests.study.made_records import made_cell, made_records
 
@@ -187,3 +187,15 @@ def test_dynamics_are_drawn(tmp_path: Path) -> None:
     cells = [made_cell("clean", row.name, 0, {"push-v3": 0.5}, curves=numbers) for row in study.methods]
     write_report(made_records(study, cells), tmp_path)
     assert (tmp_path / "figures" / "dynamics-clean.png").stat().st_size > 10_000
+
+
+def test_the_overview_has_every_setting_and_means_of_whole_rows() -> None:
+    study = read_study("headline", {"settings": ["mixed", "none"], "tasks": ["reach"], "methods": ["sft", "paper"]})
+    cells = [
+        made_cell(setting, name, 0, {"reach-v3": success})
+        for setting, name, success in (("mixed", "sft", 0.4), ("none", "sft", 0.8), ("mixed", "paper", 0.5))
+    ]
+    table = overview_table(find(made_records(study, cells)))
+    assert table.columns == ("success by setting", "mixed", "none", "mean")
+    assert [row[1:] for row in table.rows] == [(".40", ".80", ".60"), (".50", "–", "–")]
+    assert overview_table(find(made_records(study, cells[:1]))) is None

@@ -22,7 +22,9 @@ def curves(loss: float, deviation: float = 0.5, score: float = 1.0) -> dict[str,
         "weight_std": [0.0, deviation],
         "score_mean": [0.0, score],
         "margin": [0.1, 0.9],
+        "accuracy": [0.1, 0.6],
         "token_entropy": [2.0, 0.1],
+        "plain_action_loss": [1.0, 2 * loss],
     }
     return {"step": [10.0, 20.0], "action_loss": [1.0, loss], "num_samples": [8.0, 8.0], **own, **shares}
 
@@ -40,14 +42,32 @@ def headline():
 
 
 def test_the_loss_that_ptr_saves(headline):
-    steps, saved = loss_reduction(headline, headline.settings[0])
+    steps, saved = loss_reduction(headline, headline.settings[0], "action_loss")
     assert steps.tolist() == [10.0, 20.0]
     assert saved.tolist() == pytest.approx([0.0, 0.25])
+    _, saved = loss_reduction(headline, headline.settings[0], "plain_action_loss")
+    assert saved.tolist() == pytest.approx([0.0, -0.5])
+    assert loss_reduction(headline, headline.settings[0], "unheard of") is None
+
+
+def test_an_ablation_is_not_compared_with_itself(tmp_path: Path):
+    study = read_study("ablation", {"settings": ["mixed"], "tasks": ["reach"], "methods": ["paper", "no-ema"]})
+    cells = [made_cell("mixed", name, 0, {"reach-v3": 0.4}, curves=curves(0.5)) for name in ("paper", "no-ema")]
+    findings = find(made_records(study, cells))
+    assert study.baseline == study.sweep_reference == "paper"
+    drawn = [path.name for path in draw_paper_figures(findings, (), tmp_path)]
+    assert drawn == ["ptr_vs_sft.png", "training_analysis.png", "margin_entropy.png"]
+    assert loss_reduction(findings, findings.settings[0], "action_loss") is None
 
 
 def test_every_figure_is_written(headline, tmp_path: Path):
     drawn = draw_paper_figures(headline, (), tmp_path)
-    assert [path.name for path in drawn] == ["corrupted_bar.png", "ptr_vs_sft.png", "margin_entropy.png"]
+    assert [path.name for path in drawn] == [
+        "corrupted_bar.png",
+        "ptr_vs_sft.png",
+        "training_analysis.png",
+        "margin_entropy.png",
+    ]
     assert all(path.stat().st_size > 5000 for path in drawn)
 
 

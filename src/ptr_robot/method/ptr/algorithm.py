@@ -154,6 +154,7 @@ class PTR(nn.Module):
             auxiliary_loss=objective.auxiliary_loss,
             sample_count=objective.sample_count,
             action_loss=objective.action_loss,
+            plain_action_loss=objective.plain_action_loss,
             identification_loss=objective.identification_loss,
             ranking_loss=objective.ranking_loss,
             tokenizer_loss=objective.tokenizer_loss(self.config.belief),
@@ -282,6 +283,7 @@ class PTR(nn.Module):
             weights = is_real.to(weights)
         return SampleTerms(
             weighted_action=weights * chunk.action_losses,
+            plain_action=chunk.action_losses.detach() * is_real,
             weights=weights,
             identification=identification,
             ranking=evidence.ranking,

@@ -16,6 +16,7 @@ class SampleTerms:
     """What each of the rank's ``N`` samples adds to the numerators; rows that do not count hold zero."""
 
     weighted_action: Tensor  # (N,) sg(w) ℓ_act
+    plain_action: Tensor  # (N,) ℓ_act, detached: for the record alone
     weights: Tensor  # (N,) sg(w)
     identification: Tensor  # (N,) −log p̂, discounted
     ranking: Tensor  # (N,) −log σ(d⁺ − d⁻)
@@ -34,6 +35,7 @@ class Objective:
     weight_sum: Tensor  # () global
     sample_count: Tensor  # () global
     action_loss: Tensor  # () global, Eq. weighted_loss
+    plain_action_loss: Tensor  # () global mean of ℓ_act, whatever the weights
     identification_loss: Tensor  # () global, Eq. nce
     ranking_loss: Tensor  # () global, Eq. rank
     entropy: Tensor  # () global mean H_tok
@@ -61,6 +63,7 @@ def total_objective(terms: SampleTerms, belief: BeliefConfig, scorer: ScorerConf
             terms.weights.sum(),
             terms.is_real.sum().float(),
             terms.is_valid.sum().float(),
+            terms.plain_action.sum(),
         ]
     )
     totals = sum_over_ranks(sums)
@@ -79,6 +82,7 @@ def total_objective(terms: SampleTerms, belief: BeliefConfig, scorer: ScorerConf
         weight_sum=weight_sum,
         sample_count=real_count,
         action_loss=totals[0] / positive(weight_sum),
+        plain_action_loss=totals[8] / real_count,
         identification_loss=totals[1] / valid_count,
         ranking_loss=totals[2] / valid_count,
         entropy=totals[3] / real_count,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 CURVES = (
     "step",
     "action_loss",
+    "plain_action_loss",
     "identification_loss",
     "accuracy",
     "margin",

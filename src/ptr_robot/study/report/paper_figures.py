@@ -1,10 +1,10 @@
-"""The paper's own figures of a study: success under corruption, weights and loss, sweeps, margin and entropy."""
+"""The paper's own figures of a study: success under corruption, weights and loss, sweeps, and training by setting."""
 
 from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +17,35 @@ from ptr_robot.study.cells.record import CellRecord
 from ptr_robot.study.report.curves import mean_curve
 from ptr_robot.study.report.drawing import new_figure, pyplot, write_figure
 
+Curve = tuple[NDArray[np.float64], NDArray[np.float64]]  # steps and values
+
 _BASELINE, _REFERENCE, _GAIN, _LOSS = "#8a939b", "#2a78b5", "#2e7d4f", "#d1602b"
 _UNSURE = "#6b7280"  # the interval of the difference holds zero, or there is none
 _MAX_COLUMNS = 4
+_TRAINING = (
+    ("accuracy", "identification accuracy"),
+    ("score_mean", "score T"),
+    ("action_loss", "action loss, weighted"),
+)
+_LOSSES = {"plain_action_loss": ("-", ""), "action_loss": (":", ", weighted")}  # line and what the legend adds
+_MARGIN = (("token_entropy", "belief token entropy"), ("margin", "margin"))
 _DIAGNOSTICS = (("success", "o-", "#2a78b5"), ("final T", "s--", "#d1602b"), ("1 / Std(w)", "^:", "#2e7d4f"))
 
 
 def draw_paper_figures(findings: StudyFindings, sweeps: Sequence[Sweep], folder: Path) -> list[Path]:
     """Those that the study has numbers for."""
-    reference = findings.records.study.sweep_reference
+    study = findings.records.study
+    reference = study.sweep_reference
     compared = [setting for setting in findings.settings if _method(setting, reference) is not None]
     drawn = []
-    if compared:
+    if compared and study.baseline != reference:  # an ablation compares with PTR itself
         drawn.append(draw_bars(findings, compared, folder / "corrupted_bar.png"))
+    if compared:
         weighed = [s for s in compared if _shares(_cells(findings, s, reference)) is not None]
         if weighed:
             drawn.append(draw_weights_and_loss(findings, weighed, folder / "ptr_vs_sft.png"))
-        drawn.append(draw_margin_and_entropy(findings, compared, folder / "margin_entropy.png"))
+        drawn.append(draw_by_setting(findings, compared, _TRAINING, folder / "training_analysis.png"))
+        drawn.append(draw_by_setting(findings, compared, _MARGIN, folder / "margin_entropy.png"))
     for name in dict.fromkeys(sweep.setting for sweep in sweeps):
         chosen = [sweep for sweep in sweeps if sweep.setting == name]
         drawn.append(draw_hyperparameters(chosen, folder / f"hyperparam-{name}.png"))
@@ -79,7 +91,8 @@ def _badge(axes: Any, place: int, setting: SettingFinding, reference: str, basel
 def draw_weights_and_loss(findings: StudyFindings, settings: Sequence[SettingFinding], path: Path) -> Path:
     """Weights just after the warm-up and at the end, a panel a setting, and the loss that PTR saves over the steps."""
     study = findings.records.study
-    num_panels = len(settings) + 1
+    reductions = [_reductions(findings, setting) for setting in settings]
+    num_panels = len(settings) + any(reductions)
     num_columns = min(num_panels, _MAX_COLUMNS)
     num_rows = -(-num_panels // num_columns)
     size = (3.2 * num_columns, 2.8 * num_rows)
@@ -87,8 +100,7 @@ def draw_weights_and_loss(findings: StudyFindings, settings: Sequence[SettingFin
     panels = list(grid.flat)
     for unused in panels[num_panels:]:
         unused.set_axis_off()
-    *shown, losses = panels[:num_panels]
-    for number, (axes, setting) in enumerate(zip(shown, settings, strict=True)):
+    for number, (axes, setting) in enumerate(zip(panels, settings, strict=False)):
         shares = _shares(_cells(findings, setting, study.sweep_reference))
         assert shares is not None
         edges, early, late = shares
@@ -99,43 +111,59 @@ def draw_weights_and_loss(findings: StudyFindings, settings: Sequence[SettingFin
         axes.set_title(setting.setting, fontsize=9)
         axes.set_xlabel("weight", fontsize=8)
         axes.legend(fontsize=7, frameon=False)
-        reduction = loss_reduction(findings, setting)
-        if reduction is not None:
-            losses.plot(*reduction, label=setting.setting, color=f"C{number}")
     grid[0][0].set_ylabel("share of chunks")
-    losses.axhline(0, color="#444444", linewidth=0.8)
-    losses.set_title("(ℓ SFT − ℓ PTR) / ℓ SFT", fontsize=9)
-    losses.set_xlabel("step", fontsize=8)
-    if losses.get_legend_handles_labels()[0]:
-        losses.legend(fontsize=7, frameon=False)
+    if any(reductions):
+        _draw_reductions(panels[len(settings)], settings, reductions)
     return write_figure(figure, path)
 
 
-def loss_reduction(
-    findings: StudyFindings, setting: SettingFinding
-) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-    """Steps and (ℓ_SFT − ℓ_PTR) / ℓ_SFT of the recorded action losses; None where a method has none."""
+def _draw_reductions(axes: Any, settings: Sequence[SettingFinding], reductions: Sequence[Mapping[str, Curve]]) -> None:
+    for number, (setting, curves) in enumerate(zip(settings, reductions, strict=True)):
+        for name, curve in curves.items():
+            style, note = _LOSSES[name]
+            axes.plot(*curve, style, label=setting.setting + note, color=f"C{number}")
+    axes.axhline(0, color="#444444", linewidth=0.8)
+    axes.set_title("(ℓ SFT − ℓ PTR) / ℓ SFT", fontsize=9)
+    axes.set_xlabel("step", fontsize=8)
+    axes.legend(fontsize=7, frameon=False)
+
+
+def _reductions(findings: StudyFindings, setting: SettingFinding) -> dict[str, Curve]:
+    found = {name: loss_reduction(findings, setting, name) for name in _LOSSES}
+    return {name: curve for name, curve in found.items() if curve is not None}
+
+
+def loss_reduction(findings: StudyFindings, setting: SettingFinding, name: str) -> Curve | None:
+    """Steps and (ℓ_SFT − ℓ_PTR) / ℓ_SFT; None where a method has none.
+
+    ``name`` is ``plain_action_loss``, PTR's mean loss, or ``action_loss``, the mean under its weights, which also
+    falls where easy chunks get the weight. SFT has no weights.
+    """
     study = findings.records.study
+    if study.baseline == study.sweep_reference:
+        return None
     plain = mean_curve(_cells(findings, setting, study.baseline), "action_loss")
-    weighted = mean_curve(_cells(findings, setting, study.sweep_reference), "action_loss")
+    weighted = mean_curve(_cells(findings, setting, study.sweep_reference), name)
     if plain is None or weighted is None or len(plain[0]) != len(weighted[0]):
         return None
     return plain[0], (plain[1] - weighted[1]) / plain[1]
 
 
-def draw_margin_and_entropy(findings: StudyFindings, settings: Sequence[SettingFinding], path: Path) -> Path:
-    """Identification margin and belief token entropy over the steps, one line a setting."""
-    figure, (left, right) = pyplot().subplots(1, 2, figsize=(8, 3), layout="constrained")
-    for axes, name, title in ((left, "token_entropy", "belief token entropy"), (right, "margin", "margin")):
-        for setting in settings:
+def draw_by_setting(
+    findings: StudyFindings, settings: Sequence[SettingFinding], panels: Sequence[tuple[str, str]], path: Path
+) -> Path:
+    """What PTR recorded over the steps, the mean over seeds, one line a setting; a panel each name and title."""
+    figure, grid = pyplot().subplots(1, len(panels), figsize=(4 * len(panels), 3), squeeze=False, layout="constrained")
+    for axes, (name, title) in zip(grid[0], panels, strict=True):
+        for number, setting in enumerate(settings):
             curve = mean_curve(_cells(findings, setting, findings.records.study.sweep_reference), name)
             if curve is not None:
-                axes.plot(*curve, label=setting.setting, linewidth=1.4)
+                axes.plot(*curve, label=setting.setting, linewidth=1.4, color=f"C{number}")
         axes.set_title(title, fontsize=10)
         axes.set_xlabel("step", fontsize=8)
         axes.spines[["top", "right"]].set_visible(False)
-    if right.lines:
-        right.legend(fontsize=8, frameon=False)
+    if grid[0][-1].lines:
+        grid[0][-1].legend(fontsize=8, frameon=False)
     return write_figure(figure, path)
 
 

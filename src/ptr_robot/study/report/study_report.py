@@ -18,7 +18,7 @@ from ptr_robot.study.analysis.sweeps import Sweep, find_sweeps, sweep_table
 from ptr_robot.study.engine.json_values import write_json
 from ptr_robot.study.report.figures import draw_figures
 from ptr_robot.study.report.paper_figures import draw_paper_figures
-from ptr_robot.study.report.tables import NOTES, setting_tables, time_table
+from ptr_robot.study.report.tables import NOTES, overview_table, setting_tables, time_table
 from ptr_robot.study.report.text_table import TextTable
 from ptr_robot.study.run import StudyRecords
 
@@ -30,6 +30,7 @@ class StudyReport:
     """What is shown of a study."""
 
     findings: StudyFindings
+    overview: TextTable | None  # in the file alone: as wide as there are settings
     tables: tuple[TextTable, ...]
     root: Path
 
@@ -42,7 +43,8 @@ def write_report(records: StudyRecords, root: Path) -> StudyReport:
     tables = [t for setting in findings.settings for t in setting_tables(setting, records.study)]
     pooled = pooling_table(pooling, records.study)
     further = [sweep_table(sweeps), pooled, time_table(findings) if findings.settings else None]
-    report = StudyReport(findings, (*tables, *(table for table in further if table is not None)), root)
+    shown = (*tables, *(table for table in further if table is not None))
+    report = StudyReport(findings, overview_table(findings), shown, root)
     _write_text(root / TABLES_FILE, _markdown(report))
     write_json(root / RESULTS_FILE, _results(findings, sweeps, pooling))
     draw_figures(findings, sweeps, root / FIGURES_FOLDER)
@@ -71,7 +73,8 @@ def print_report(report: StudyReport, console: Console) -> None:
 
 def _markdown(report: StudyReport) -> str:
     study, records = report.findings.records.study, report.findings.records
-    parts = [f"# {study.name}", study.question, *(table.markdown() for table in report.tables), *NOTES]
+    tables = report.tables if report.overview is None else (report.overview, *report.tables)
+    parts = [f"# {study.name}", study.question, *(table.markdown() for table in tables), *NOTES]
     return "\n\n".join(part.strip() for part in [*parts, *_complaints(records)]) + "\n"
 
 

@@ -48,6 +48,23 @@ def success_table(finding: SettingFinding, study: Study) -> TextTable:
     return TextTable(f"{finding.setting}: {finding.title}", columns, tuple(rows), note)
 
 
+def overview_table(findings: StudyFindings) -> TextTable | None:
+    """Success of every method in every setting, and the mean over settings; None where there is one setting."""
+    settings = findings.settings
+    if len(settings) < 2:
+        return None
+    rates = {(s.setting, method.method): method.success.estimate for s in settings for method in s.methods}
+    rows = []
+    for row in findings.records.study.methods:
+        own = [rates.get((setting.setting, row.name)) for setting in settings]
+        known = [value for value in own if value is not None]
+        if known:
+            mean = sum(known) / len(known) if len(known) == len(own) else None
+            rows.append((row.label, *(rate(value) for value in own), rate(mean)))
+    columns = ("success by setting", *(setting.setting for setting in settings), "mean")
+    return TextTable("All settings", columns, tuple(rows), "The mean is of methods that were run in every setting.")
+
+
 def task_table(finding: SettingFinding, titles: Mapping[str, str]) -> TextTable:
     """Success by task."""
     columns = ("success by task", *(titles[task] for task in finding.tasks), "all")

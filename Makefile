@@ -26,7 +26,7 @@ export MUJOCO_GL ?= egl
 
 help:
 	@echo "make test     install, then lint, type-check, check the layers and run every test"
-	@echo "make demo     install, then collect, train SFT, PTR and the clean part, evaluate, compare, audit"
+	@echo "make demo     install, then collect, train SFT, PTR, screening and the clean part, evaluate, compare, audit"
 	@echo "make fuzz     as the tests do, with INPUTS (2000) damaged inputs for each kind of file that is read"
 	@echo "make faults   kill a run, and fill its disk, at its file-system calls (PTR_ROBOT_FAULTS=every: at each of a table's writes too)"
 	@echo "make lint     ruff, mypy --strict and the import layers"

@@ -1,4 +1,4 @@
-"""``ptr demo``: collect mixed-quality demonstrations, train SFT, PTR and the clean part, compare, audit the data."""
+"""``ptr demo``: collect mixed-quality demonstrations, train SFT, PTR, screening and the clean part, compare, audit the data."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ AUDIT_FOLDER = "audit"
 
 @dataclass(frozen=True)
 class DemoFlags:
-    """Collect mixed-quality demonstrations, train SFT, PTR and the clean part, and compare: ptr demo."""
+    """Collect mixed-quality demonstrations, train SFT, PTR, screening and the clean part: ptr demo."""
 
     # Where everything goes, and is found again.
     output_dir: str = "outputs/demo"

@@ -20,7 +20,7 @@ from ptr_robot.text_files import printable
 VERBS: dict[str, str] = {
     "collect": "record scripted operators of stated skill in simulation as a LeRobot dataset",
     "corrupt": "write a corrupted copy of a dataset, with the ground truth of what was done",
-    "demo": "collect mixed-quality demonstrations, train SFT, PTR and the clean part, and compare",
+    "demo": "collect mixed-quality demonstrations, train SFT, PTR, screening and the clean part, and compare",
     "eval": "run a checkpoint over tasks and seeds, and report its success",
     "export": "act on scores: LeRobot's commands, weights, a filtered copy; or a policy in another layout",
     "info": "show what is in a dataset, and what is odd about it",

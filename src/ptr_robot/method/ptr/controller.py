@@ -13,7 +13,7 @@ STATISTICS = ("accuracy", "margin", "score", "valid_ratio")
 class ScaleController(nn.Module):
     """Tracks four moving averages and moves τ, β and the hard-negative ratio within their bounds.
 
-    The paper writes one factor for τ and β alike; its plotted traces (τ to a quarter, β to four fifths) cannot come
+    The paper writes one factor for τ and β alike; the traces in its text (τ to a quarter, β to four fifths) cannot come
     from that rule. The rule is kept as written.
     """
 

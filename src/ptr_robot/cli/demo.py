@@ -1,4 +1,4 @@
-"""``ptr demo``: collect mixed-quality demonstrations, train SFT, PTR, screening and the clean part, compare, audit the data."""
+"""``ptr demo``: collect mixed-quality demonstrations, train on them in four ways, compare, audit the data."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def test_every_task_and_seed_has_its_own_maps_and_layouts(pooled: Cell, monkeypa
     settings = EvaluationSettings(episodes=1000)
     sources = [dataclasses.replace(source, evaluation=settings) for source in pooled.sources]
     for seed in (0, 1):
-        evaluate_cell(pooled.run_folder, sources, seed, 96)
+        evaluate_cell(pooled.run_folder, sources, seed)
     slots = [set(source.action_map.slots.mask.nonzero()[0]) for source in read_sources(_pretrained(pooled))]
     assert [(names, used) for names, used, _ in seen[:2]] == [(("reach-v3",), slots[0]), (("push-v3",), slots[1])]
     assert not seen[0][2] & seen[2][2]

@@ -118,7 +118,7 @@ def test_each_source_has_its_own_protocol(pooled: Cell, monkeypatch: pytest.Monk
         return RolloutResult(())
 
     monkeypatch.setattr("ptr_robot.study.cells.cell_rollouts.rollout", watched)
-    evaluate_cell(pooled.run_folder, pooled.sources, 0, 96)
+    evaluate_cell(pooled.run_folder, pooled.sources, 0)
     assert seen == [(("reach-v3",), 16, 8), (("push-v3",), None, 16)]
 
 
@@ -129,6 +129,29 @@ def test_what_is_unknown_counts_for_no_area_and_no_mean(pooled: Cell) -> None:
     assert auroc_by_fault(scored, lambda e: e.weight) == auroc_by_fault(known, lambda e: e.weight)
     assert mean_weights(scored) == mean_weights(known)
     assert count_of(scored, "any") == 2
+
+
+@pytest.mark.slow
+def test_recordings_of_an_environment_are_corrupted_and_evaluated_there(folder: Path, tmp_path: Path) -> None:
+    cubes, corruption = str(folder / "cubes"), {"kind": "tt", "fraction": 0.5}
+    settings = {"whole": {"dataset": cubes, "tasks": ["reach"]}}
+    settings["cut"] = {**settings["whole"], "corruption": corruption, "evaluation": {"max_steps": 12}}
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump({**STUDY, "settings": settings, "seeds": [0, 1]}))
+    study = read_study(str(tmp_path / "study.yaml"))
+    assert sorted(study.evaluated_settings) == ["cut", "whole"]
+    planned = plan_cells(study, tmp_path / "study")
+    cells = {f"{cell.setting}/{cell.row.name}/{cell.seed}": cell for cell in planned}
+    assert cells["cut/sft/0"].sources[0].dataset.output != cells["cut/sft/1"].sources[0].dataset.output
+    wanted = [cells["whole/sft/0"], cells["cut/clean/0"]]
+    for job in with_needed(wanted):
+        job.run()
+    whole, cut = (cell.read() for cell in wanted)
+    assert [(e.task, e.num_steps) for e in (*whole.episodes, *cut.episodes)] == [("reach-v3", 16), ("reach-v3", 12)]
+    assert all(episode.faults is None for episode in whole.scored_episodes)
+    faulty = [episode.episode_index for episode in cut.scored_episodes if episode.faults]
+    assert 0 < len(faulty) < len(LENGTHS)
+    assert cut.num_training_episodes == len(LENGTHS) - len(faulty)
+    assert all(episode.weight == float(episode.episode_index not in faulty) for episode in cut.scored_episodes)
 
 
 def test_what_environments_add_changes_no_cell_without_them(folder: Path, tmp_path: Path) -> None:

@@ -76,10 +76,19 @@ def test_one_task_in_two_environments_has_two_titles(tmp_path: Path) -> None:
         ({"a": {}, "c": {"pool": ["a", "a"]}}, r"settings.c.pool: 'a' stands there twice"),
         ({"a": {"dataset": "here", "steps_factor": 2.0}}, "steps_factor is of a setting that trains"),
         ({"a": {"dataset": ""}}, "dataset is empty"),
-        ({"a": {"dataset": "here", "tasks": ["push"]}}, "recorded elsewhere has no tasks of its own"),
-        ({"a": {"dataset": "here", "evaluation": {"max_steps": 3}}}, "recorded elsewhere has no evaluation of its own"),
+        ({"a": {"dataset": "here", "tasks": ["pusch"]}}, "settings.a: there is no Meta-World task 'pusch'"),
+        ({"a": {"dataset": "here", "operators": {"brisk": 1}}}, "recorded elsewhere has no operators of its own"),
+        ({"a": {"dataset": "here", "env": "hasty"}}, "env is set and tasks is not; name the tasks"),
+        ({"a": {"dataset": "here", "evaluation": {"max_steps": 3}}}, "evaluation is set and tasks is not"),
+        (
+            {"a": {"dataset": "here", "tasks": ["push"], "evaluation": {"max_steps": 900}}},
+            "settings.a: evaluation: max_steps=900 is out of range",
+        ),
         ({"a": {"state_key": "observation.state"}}, "state_key is of a setting with a dataset"),
-        ({"a": {}, "b": {"dataset": "here"}}, "settings.b is a recorded dataset, on which nothing can be evaluated"),
+        (
+            {"a": {}, "b": {"dataset": "here"}},
+            "settings.b is a recorded dataset without tasks, on which nothing can be evaluated",
+        ),
         ({"b": {"dataset": "here"}, "c": {"pool": ["b"]}}, "settings.c pools recorded datasets alone"),
         (
             {"a": {}, "b": {"dataset": "here", "robot": "g2"}, "c": {"pool": ["a", "b"]}},
@@ -101,7 +110,7 @@ def test_a_recorded_dataset_by_itself_is_refused(tmp_path: Path) -> None:
     assert sorted(read_study(path).evaluated_settings) == ["a", "both"]
     assert list(read_study(path, {"settings": ["a"]}).settings) == ["a"]
     assert sorted(read_study(path, {"settings": ["both"]}).settings) == ["a", "both", "g1"]
-    with pytest.raises(ConfigError, match=r"settings\.g1 is a recorded dataset, on which nothing can be evaluated"):
+    with pytest.raises(ConfigError, match=r"settings\.g1 is a recorded dataset without tasks, on which nothing"):
         read_study(path, {"settings": ["g1"]})
 
 

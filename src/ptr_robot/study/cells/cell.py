@@ -127,7 +127,7 @@ class Cell(Job):
         prepared = time.monotonic()
         train_stage(self.run_stage, train_config(self, data))
         trained = time.monotonic()
-        episodes = evaluate_cell(self.run_folder, self.sources, self.seed, self.camera_size)
+        episodes = evaluate_cell(self.run_folder, self.sources, self.seed)
         evaluated = time.monotonic()
         scored = data.scored_episodes(self.run_folder, self.row)
         record = self._record(

@@ -19,14 +19,14 @@ FIRST_SEED = 1000  # of evaluation episodes of a study's seed s: from this + s *
 ENVIRONMENTS_AT_ONCE = 25  # the policy is called once for all of them
 
 
-def evaluate_cell(run: Path, sources: Sequence[CellSource], seed: int, camera_size: int) -> tuple[EpisodeOutcome, ...]:
+def evaluate_cell(run: Path, sources: Sequence[CellSource], seed: int) -> tuple[EpisodeOutcome, ...]:
     """Roll the policy out in this process alone: the other cores have cells of their own."""
     records = read_sources(pretrained_folder(checkpoint_folder(run)))
     outcomes: list[EpisodeOutcome] = []
     for number, source in enumerate(sources):
         environment_type = source.dataset.environment_type
         if environment_type is not None:
-            cameras = cameras_of(str(run), records[number], environment_type, camera_size)
+            cameras = cameras_of(str(run), records[number], environment_type, source.dataset.camera_size)
             outcomes += _evaluate_source(run, number, source, environment_type, cameras, seed)
     return tuple(outcomes)
 

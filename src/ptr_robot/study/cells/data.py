@@ -133,8 +133,8 @@ def _prepare(source: CellSource, row: MethodRow, weights_file: Path) -> Prepared
 
 
 def _truths(dataset: DatasetJob) -> dict[int, EpisodeTruth] | None:
-    """Of demonstrations all is known, of what was recorded elsewhere nothing."""
-    if dataset.environment_type is None:
+    """Of demonstrations all is known, of what was recorded elsewhere what was done to it here."""
+    if not dataset.has_truth:
         return None
     truths = read_ground_truth(dataset.output)
     if truths is None:

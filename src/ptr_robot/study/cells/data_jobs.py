@@ -36,6 +36,16 @@ class DatasetJob(StageJob):
     def state_key(self) -> str:
         """The vector that policies are given as the state."""
 
+    @property
+    @abstractmethod
+    def has_truth(self) -> bool:
+        """Whether it is on record which episodes have which faults."""
+
+    @property
+    @abstractmethod
+    def camera_size(self) -> int | None:
+        """Pixels a side of its pictures; None: as the dataset says."""
+
     @abstractmethod
     def robot_file(self, robot: str | None) -> str | None:
         """The file or the name of its robot map; None: the one that its robot_type names."""
@@ -54,27 +64,8 @@ class DatasetJob(StageJob):
 
 
 @dataclass(frozen=True)
-class SimulatedJob(DatasetJob):
-    """A dataset of an environment: with everything that the simulator knows as the state, and its faults on record."""
-
-    @property
-    @abstractmethod
-    def environment_type(self) -> EnvironmentType:
-        """Where it is recorded, and policies are evaluated."""
-
-    @property
-    def state_key(self) -> str:
-        """What the environment gives to studies."""
-        return self.environment_type.study_state
-
-    def robot_file(self, robot: str | None) -> str:
-        """By default the environment's own map."""
-        return self.environment_type.robot_file(robot)
-
-
-@dataclass(frozen=True)
-class CollectJob(SimulatedJob):
-    """Demonstrations of one seed."""
+class CollectJob(DatasetJob):
+    """Demonstrations of one seed, with everything that the simulator knows as the state."""
 
     tasks: tuple[str, ...]
     demonstrations: Demonstrations
@@ -86,8 +77,27 @@ class CollectJob(SimulatedJob):
 
     @property
     def environment_type(self) -> EnvironmentType:
-        """Where they are recorded."""
+        """Where they are recorded, and policies are evaluated."""
         return environment_type(self.env)
+
+    @property
+    def state_key(self) -> str:
+        """What the environment gives to studies."""
+        return self.environment_type.study_state
+
+    @property
+    def has_truth(self) -> bool:
+        """What each operator did."""
+        return True
+
+    @property
+    def camera_size(self) -> int:
+        """As the study says."""
+        return self.demonstrations.camera_size
+
+    def robot_file(self, robot: str | None) -> str:
+        """By default the environment's own map."""
+        return self.environment_type.robot_file(robot)
 
     @property
     def title(self) -> str:
@@ -120,18 +130,38 @@ class CollectJob(SimulatedJob):
 
 
 @dataclass(frozen=True)
-class CorruptJob(SimulatedJob):
-    """A corrupted copy of demonstrations."""
+class CorruptJob(DatasetJob):
+    """A corrupted copy of demonstrations, or of a dataset that was recorded elsewhere."""
 
-    source: CollectJob
+    source: DatasetJob
     corruption: CorruptionSettings
+    seed: int
 
     folder: ClassVar[str] = "corrupted"
 
     @property
-    def environment_type(self) -> EnvironmentType:
-        """Where they were recorded."""
+    def environment_type(self) -> EnvironmentType | None:
+        """As that of what is copied."""
         return self.source.environment_type
+
+    @property
+    def state_key(self) -> str:
+        """As that of what is copied."""
+        return self.source.state_key
+
+    @property
+    def has_truth(self) -> bool:
+        """What was corrupted; of a recorded dataset nothing else."""
+        return True
+
+    @property
+    def camera_size(self) -> int | None:
+        """As that of what is copied."""
+        return self.source.camera_size
+
+    def robot_file(self, robot: str | None) -> str | None:
+        """As that of what is copied."""
+        return self.source.robot_file(robot)
 
     @property
     def after(self) -> tuple[Job, ...]:
@@ -141,13 +171,13 @@ class CorruptJob(SimulatedJob):
     @property
     def title(self) -> str:
         """For the terminal."""
-        return f"corruption {self.corruption.kind}, seed {self.source.seed}"
+        return f"corruption {self.corruption.kind}, seed {self.seed}"
 
     @property
     def settings(self) -> dict[str, Any]:
         """What is done to them."""
-        return {**asdict(self.corruption), "seed": self.source.seed}
+        return {**asdict(self.corruption), "seed": self.seed}
 
     def make(self, output: Path) -> None:
         """Write the copy."""
-        corrupt_dataset(self.source.output, output, self.corruption.corruptions(), seed=self.source.seed)
+        corrupt_dataset(self.source.output, output, self.corruption.corruptions(), seed=self.seed)

@@ -41,11 +41,14 @@ def with_recorders(jobs: Sequence[Job], num_workers: int) -> list[Job]:
 
 def dataset_job(study: Study, root: Path, setting: Setting, seed: int) -> DatasetJob:
     """The demonstrations of a setting, corrupted where it says so, or the dataset that was recorded elsewhere."""
+    dataset: DatasetJob
     if setting.dataset is not None:
-        return RecordedJob(root, recorded_folder(setting.dataset), setting.state_key or USUAL_STATE)
-    wanted, env = study.demonstrations_of(setting), study.env_of(setting)
-    collected = CollectJob(root, study.tasks_of(setting), wanted, seed, env)
-    return CorruptJob(root, collected, setting.corruption) if setting.corruption else collected
+        env = study.env_of(setting) if setting.is_evaluated else None
+        dataset = RecordedJob(root, recorded_folder(setting.dataset), setting.state_key or USUAL_STATE, env)
+    else:
+        wanted = study.demonstrations_of(setting)
+        dataset = CollectJob(root, study.tasks_of(setting), wanted, seed, study.env_of(setting))
+    return CorruptJob(root, dataset, setting.corruption, seed) if setting.corruption else dataset
 
 
 def pretrain_job(study: Study, root: Path) -> PretrainJob | None:

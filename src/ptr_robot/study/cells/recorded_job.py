@@ -8,6 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ptr_robot.envs.base import EnvironmentType
+from ptr_robot.envs.registry import environment_type
 from ptr_robot.files import fingerprint, refuse_foreign_files
 from ptr_robot.study.cells.data_jobs import DatasetJob
 
@@ -16,16 +18,27 @@ USUAL_STATE = "observation.state"
 
 @dataclass(frozen=True)
 class RecordedJob(DatasetJob):
-    """Episodes of a robot that nobody simulates, of which nothing is known."""
+    """Episodes of which nothing is known."""
 
     dataset: Path
     state: str = USUAL_STATE
+    env: str | None = None  # that has its tasks
 
     folder: ClassVar[str] = "recorded"  # of its name; the study's folder holds none
 
     @property
-    def environment_type(self) -> None:
-        """None: no policy is evaluated on this robot."""
+    def environment_type(self) -> EnvironmentType | None:
+        """None where nobody simulates this robot."""
+        return None if self.env is None else environment_type(self.env)
+
+    @property
+    def has_truth(self) -> bool:
+        """Nobody knows."""
+        return False
+
+    @property
+    def camera_size(self) -> None:
+        """As the dataset says."""
         return None
 
     @property

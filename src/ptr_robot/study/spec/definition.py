@@ -198,8 +198,8 @@ class Study:
 
     @property
     def evaluated_settings(self) -> tuple[str, ...]:
-        """The settings with policies of their own: all but recorded datasets."""
-        return tuple(name for name, setting in self.settings.items() if not setting.is_recorded)
+        """The settings with policies of their own: all but recorded datasets without tasks."""
+        return tuple(name for name, setting in self.settings.items() if setting.is_evaluated)
 
     @property
     def pretraining_tasks(self) -> list[str]:
@@ -235,11 +235,11 @@ class Study:
         return dataclasses.replace(demonstrations, operators=operators)
 
     def tasks_of(self, setting: Setting) -> tuple[str, ...]:
-        """Full names of the tasks that its policies are evaluated on; none on a recorded dataset."""
+        """Full names of the tasks that its policies are evaluated on; none where nobody has a simulator."""
         if setting.pool:
             names = [task for part in setting.pool for task in self.tasks_of(self.settings[part])]
             return tuple(dict.fromkeys(names))
-        if setting.is_recorded:
+        if not setting.is_evaluated:
             return ()
         return self.environment_of(setting).resolve_tasks(self.tasks if setting.tasks is None else setting.tasks)
 

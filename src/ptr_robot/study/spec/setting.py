@@ -10,7 +10,8 @@ from ptr_robot.errors import ConfigError, did_you_mean
 
 OWN_EVALUATION = ("max_steps", "n_action_steps")  # what an environment's protocol may have otherwise than the study's
 _ONLY_RECORDED = ("state_key",)
-_NOT_RECORDED = ("env", "tasks", "operators", "fault_fraction", "corruption", "evaluation", "pool")
+_NOT_RECORDED = ("operators", "fault_fraction", "pool")
+_WITH_TASKS = ("env", "evaluation")  # which a recorded dataset has only where its policies are evaluated
 _NOT_POOLED = ("env", "tasks", "operators", "fault_fraction", "corruption", "evaluation", "robot", "state_key")
 
 
@@ -48,7 +49,8 @@ class Setting:
     # Of the study's evaluation, max_steps and n_action_steps where the environment's protocol has others.
     evaluation: dict[str, int | None] = field(default_factory=dict)
     # Folder of a LeRobot dataset in place of demonstrations, or ${PTR_ROBOT_...}, a variable that holds it. Nothing is
-    # known of its episodes and no policy is evaluated on its robot: it is a source of settings that pool it.
+    # known of its episodes but how they are corrupted here. Policies are evaluated on the tasks that the setting names;
+    # where it names none, nobody has a simulator, and it is a source of settings that pool it.
     dataset: str | None = None
     # The vector of that dataset that holds the states; unset: LeRobot's own.
     state_key: str | None = None
@@ -71,8 +73,10 @@ class Setting:
                 raise ConfigError(f"evaluation of a setting has no {name!r}; {did_you_mean(name, OWN_EVALUATION)}")
             if value is None and name != "max_steps":
                 raise ConfigError(f"evaluation.{name} is null; give it a number, or take it out")
-        if self.is_recorded and self.steps_factor != 1.0:
-            raise ConfigError("steps_factor is of a setting that trains; a recorded dataset is a source of others")
+        if self.is_recorded and not self.is_evaluated:
+            self._refuse(_WITH_TASKS, "{name} is set and tasks is not; name the tasks to evaluate on")
+            if self.steps_factor != 1.0:
+                raise ConfigError("steps_factor is of a setting that trains; a dataset without tasks is a source")
         if self.dataset == "":
             raise ConfigError("dataset is empty; give the folder of a LeRobot dataset")
         if not self.steps_factor > 0:
@@ -82,6 +86,11 @@ class Setting:
     def is_recorded(self) -> bool:
         """Whether it is a dataset that was there before the study."""
         return self.dataset is not None
+
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether policies of it are tried: not where only recordings are, and no task."""
+        return not self.is_recorded or bool(self.tasks)
 
     def _refuse(self, names: tuple[str, ...], complaint: str) -> None:
         """Complain of the first of these fields that is set."""

@@ -20,7 +20,7 @@ def check_setting(study: Study, name: str, setting: Setting) -> None:
     if setting.pool:
         _check_pool(study, name, setting)
     elif setting.is_recorded:
-        _check_recorded(study, name)
+        _check_recorded(study, name, setting)
     else:
         within(f"settings.{name}", lambda: _check_own(study, setting))
 
@@ -40,6 +40,8 @@ def _check_own(study: Study, setting: Setting) -> None:
     check_executed(study, evaluation)
     for task in study.tasks_of(setting):
         within("evaluation", lambda: check_max_steps(kind, task, evaluation.max_steps))  # noqa: B023
+    if setting.is_recorded:
+        return
     demonstrations = study.demonstrations_of(setting)
     resolve_mixture(demonstrations.operators, kind.scripted.operators, demonstrations.fault_fraction)
     if POLICY_PRESETS[study.policy.preset]().vision is not None and not demonstrations.images:
@@ -49,10 +51,13 @@ def _check_own(study: Study, setting: Setting) -> None:
         )
 
 
-def _check_recorded(study: Study, name: str) -> None:
-    if not any(name in setting.pool for setting in study.settings.values()):
+def _check_recorded(study: Study, name: str, setting: Setting) -> None:
+    if setting.is_evaluated:
+        within(f"settings.{name}", lambda: _check_own(study, setting))
+    elif not any(name in other.pool for other in study.settings.values()):
         raise ConfigError(
-            f"settings.{name} is a recorded dataset, on which nothing can be evaluated; pool it with another setting"
+            f"settings.{name} is a recorded dataset without tasks, on which nothing can be evaluated; name tasks of an "
+            "environment, or pool it with another setting"
         )
 
 
@@ -69,7 +74,7 @@ def _check_pool(study: Study, name: str, setting: Setting) -> None:
             raise ConfigError(f"settings.{name}.pool: no setting {part!r}; {did_you_mean(part, study.settings)}")
         if study.settings[part].pool:
             raise ConfigError(f"settings.{name}.pool: {part!r} pools others itself; name their settings")
-    if all(study.settings[part].is_recorded for part in setting.pool):
+    if not any(study.settings[part].is_evaluated for part in setting.pool):
         raise ConfigError(
             f"settings.{name} pools recorded datasets alone, on which nothing can be evaluated; "
             "add a setting with an environment"

@@ -19,6 +19,7 @@ from tests.lerobot.small_policies import (
     KINDS,
     NAMES,
     SIDE,
+    SMOLVLA,
     STATE,
     VLA,
     Kind,
@@ -62,6 +63,18 @@ def test_the_future_frame_reaches_targets_and_nothing_else(kind):
     for field in fields(ChunkForward):
         torch.testing.assert_close(getattr(other, field.name), getattr(chunk, field.name), rtol=0, atol=0)
     assert not torch.allclose(other_targets, targets)
+
+
+@pytest.mark.parametrize("kind", [SMOLVLA, VLA], ids=["smolvla", "vla"])
+def test_the_first_context_of_a_sample_has_not_read_the_state(kind):
+    policy, _ = make_pair(kind)
+    batch = make_batch(kind, policy.config)
+    state = batch[STATE].clone()
+    state[:, 0] += 1.0
+    (chunk, _), (other, _) = tapped(policy, batch), tapped(policy, batch | {STATE: state})
+    step = policy.config.ptr.chunks  # later ones know it by their belief
+    torch.testing.assert_close(other.contexts[::step], chunk.contexts[::step], rtol=0, atol=0)
+    assert (other.action_losses[::step] != chunk.action_losses[::step]).all()
 
 
 @every_tap

@@ -135,3 +135,4 @@ class PTRVLAConfig(PTRDeltas, _VLAConfig):
     """The reference VLA with PTR and belief tokens."""
 
     ptr: BelievingSettings = field(default_factory=BelievingSettings)
+    context_sees_state: bool = False  # whether h_t has read the state; in the paper it has not

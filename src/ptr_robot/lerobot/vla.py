@@ -152,7 +152,10 @@ def _model_config(config: PTRVLAConfig) -> Any:
         raise ConfigError(f"policy.preset is {config.preset!r}, which looks at no images; PTR's targets need them")
     belief = config.ptr.belief
     return dataclasses.replace(
-        chosen, chunk_length=config.chunk_size, num_belief_tokens=belief.num_tokens if belief.enabled else 0
+        chosen,
+        chunk_length=config.chunk_size,
+        num_belief_tokens=belief.num_tokens if belief.enabled else 0,
+        context_sees_state=config.context_sees_state,
     )
 
 

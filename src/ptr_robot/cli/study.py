@@ -23,6 +23,10 @@ class DemonstrationChanges:
     fault_fraction: float | None = None
     # Whether good and faulty ones are equally long.
     match_lengths: bool | None = None
+    # Pictures beside the states, for presets that look.
+    images: bool | None = None
+    # Pixels a side of what the cameras give.
+    camera_size: int | None = None
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,10 @@ class PolicyChanges:
     chunk_length: int | None = None
     # T: chunks in a segment.
     num_chunks: int | None = None
+    # Pixels a side that the policy is given.
+    image_size: int | None = None
+    # Whether h_t, the context that PTR scores by, has read the state.
+    context_sees_state: bool | None = None
 
 
 @dataclass(frozen=True)

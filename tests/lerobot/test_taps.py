@@ -19,7 +19,6 @@ from tests.lerobot.small_policies import (
     KINDS,
     NAMES,
     SIDE,
-    SMOLVLA,
     STATE,
     VLA,
     Kind,
@@ -65,7 +64,7 @@ def test_the_future_frame_reaches_targets_and_nothing_else(kind):
     assert not torch.allclose(other_targets, targets)
 
 
-@pytest.mark.parametrize("kind", [SMOLVLA, VLA], ids=["smolvla", "vla"])
+@every_tap
 def test_the_first_context_of_a_sample_has_not_read_the_state(kind):
     policy, _ = make_pair(kind)
     batch = make_batch(kind, policy.config)

@@ -20,7 +20,7 @@ EXAMPLE_PIXELS = 64
 
 
 class PTRACTPolicy(PTRPolicyMixin, ACTPolicy):  # type: ignore[misc]
-    """h_t: the encoder over the image tokens, with the VAE's latent at zero; C_t: what the action head reads."""
+    """h_t: the encoder over the image tokens, latent and state at zero; C_t: what the action head reads."""
 
     config_class = PTRACTConfig
     name = "ptr_act"
@@ -68,7 +68,7 @@ class PTRACTPolicy(PTRPolicyMixin, ACTPolicy):  # type: ignore[misc]
             losses = losses + self.config.kl_weight * divergence
         return ChunkForward(
             action_losses=losses,
-            contexts=self._contexts(inputs[0], outputs[0], has_latent=mean is not None),
+            contexts=self._contexts(inputs[0], outputs[0]),
             action_tokens=self._embed(chunk["action"]),
             action_states=decoded[0][0][0],
             action_is_pad=is_pad,
@@ -79,16 +79,18 @@ class PTRACTPolicy(PTRPolicyMixin, ACTPolicy):  # type: ignore[misc]
         tokens: Tensor = embedder(actions)
         return tokens
 
-    def _contexts(self, call: tuple[Any, Any], encoded: Tensor, *, has_latent: bool) -> Tensor:  # (B, D)
-        """Every token of the encoder attends to the latent, which knows the recorded actions.
+    def _contexts(self, call: tuple[Any, Any], encoded: Tensor) -> Tensor:  # (B, D)
+        """Every token of the encoder attends to the latent, which knows the recorded actions, and to the state.
 
-        So the encoder runs once more with the latent that ACT uses at inference, zero. It does so without dropout:
-        the policy's random numbers stay what they would be without PTR. Without a scorer nobody reads h_t.
+        So the encoder runs once more with the latent that ACT uses at inference, zero, and with the mean state, which
+        is zero, too. It does so without dropout: the policy's random numbers stay what they would be without PTR.
+        Without a scorer nobody reads h_t.
         """
-        if has_latent and self.ptr.method.scorer is not None:
+        config = self.config
+        num_vectors = 1 + bool(config.robot_state_feature) + bool(config.env_state_feature)
+        if self.ptr.method.scorer is not None:
             (tokens, *rest), keywords = call
-            latent = tokens.new_zeros(tokens.shape[1], self.config.latent_dim)
-            blind = torch.cat([self.model.encoder_latent_input_proj(latent).unsqueeze(0), tokens[1:]])
+            blind = torch.cat([self._without_latent_and_state(tokens), tokens[1 + bool(config.robot_state_feature) :]])
             encoder, was_training = self.model.encoder, self.model.encoder.training
             is_learning = torch.is_grad_enabled() and not self.ptr.method.config.scorer.is_detached
             encoder.eval()
@@ -97,5 +99,12 @@ class PTRACTPolicy(PTRPolicyMixin, ACTPolicy):  # type: ignore[misc]
                     encoded = encoder(blind, *rest, **keywords)
             finally:
                 encoder.train(was_training)
-        num_vectors = 1 + bool(self.config.robot_state_feature) + bool(self.config.env_state_feature)
         return encoded[num_vectors:].mean(dim=0)
+
+    def _without_latent_and_state(self, tokens: Tensor) -> Tensor:  # (S, B, D) -> (1 or 2, B, D)
+        """The tokens of a latent and, where the policy is given one, of a state that are zero."""
+        model, state = self.model, self.config.robot_state_feature
+        vectors = [model.encoder_latent_input_proj(tokens.new_zeros(tokens.shape[1], self.config.latent_dim))]
+        if state:
+            vectors.append(model.encoder_robot_state_input_proj(tokens.new_zeros(tokens.shape[1], state.shape[0])))
+        return torch.stack(vectors)

@@ -27,6 +27,7 @@ from ptr_robot.method import PTR, BeliefConfig, ChunkForward, EMATargetEncoder, 
 
 STATE = "observation.state"
 PTR_MODULE = "ptr"
+SHORTER_RUNS = "for a run shorter than 60,000, --policy.ptr.run_steps=STEPS keeps the paper's proportions"
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,9 @@ class PTRPolicyMixin:
             check_consequences(facts, config.offset_steps)
             config.ptr = dataclasses.replace(config.ptr, num_episodes=facts.num_episodes)
             self._frame_weights = frame_weights(config.ptr, facts)
+            if config.ptr.scorer.enabled and config.ptr.run_steps is None:
+                warmup = config.ptr.weights.warmup_steps
+                logging.info(f"PTR: weights are 1 in the first {warmup} steps; {SHORTER_RUNS}")
         with torch.random.fork_rng(devices=[]):  # the policy is initialised as it would be without PTR
             torch.default_generator.manual_seed(config.ptr.seed)
             self.ptr = PTRHeads(self._build_method(), **self._extra_heads())
@@ -110,7 +114,7 @@ class PTRPolicyMixin:
         return 0
 
     def _build_method(self) -> PTR:
-        settings: PTRSettings = self.config.ptr
+        settings: PTRSettings = self.config.ptr.in_this_run
         if not self.config.image_features:
             raise ConfigError(
                 f"{self.config.type}: the dataset has no images, and PTR's consequences are made of them; use "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ptr_robot.errors import ConfigError
-from ptr_robot.method import BeliefConfig, PTRConfig
+from ptr_robot.method import BeliefConfig, PTRConfig, in_proportion
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,9 @@ class PTRSettings(PTRConfig):
     block: str | None = None
     # The longer side of the images that targets are made of; larger ones are shrunk.
     target_pixels: int = 256
+    # The run's --steps: warm-up, controller and EMA encoder then keep the paper's proportions, as in ptr train; by
+    # default they are those of its 60,000 steps.
+    run_steps: int | None = None
     # Learning rate of PTR's heads; by default the policy's.
     lr: float | None = None
     # A parquet file with index and weight (of ptr score): a factor on each frame's weight.
@@ -35,7 +38,7 @@ class PTRSettings(PTRConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("offset_steps", "num_chunks", "target_pixels"):
+        for name in ("offset_steps", "num_chunks", "target_pixels", "run_steps"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"policy.ptr.{name} is {value}; it must be at least 1")
@@ -53,6 +56,11 @@ class PTRSettings(PTRConfig):
     def chunks(self) -> int:
         """T: how many consecutive chunks a sample holds."""
         return self.num_chunks or (2 if self.belief.enabled else 1)
+
+    @property
+    def in_this_run(self) -> PTRSettings:
+        """What is counted in steps brought to the run's length."""
+        return self if self.run_steps is None else in_proportion(self, self.run_steps)
 
     @property
     def cut(self) -> int | str | None:

@@ -82,21 +82,15 @@ class PTRSmolVLAPolicy(PTRPolicyMixin, SmolVLAPolicy):  # type: ignore[misc]
         return ChunkForward(
             # SmolVLA 0.4 looks for the padding under a misspelt key and never finds it; here it is masked.
             action_losses=sample_losses(errors, is_real, over_valid_steps=True),
-            contexts=masked_mean(contexts[0], self._context_mask(prefixes[0].result)).float(),
+            contexts=masked_mean(contexts[0], _context_mask(prefixes[0].result, belief)).float(),
             action_tokens=model.action_in_proj(actions),
             action_states=states[0][0][0],
             action_is_pad=~is_real,
         )
 
-    def _context_mask(self, prefix: Prefix) -> Tensor:  # (B, P) bool
-        """Images, text and belief; the state's token begins the second attention block, which is left out."""
-        _, is_real, starts = prefix
-        block = starts.long().cumsum(dim=1)
-        return is_real & (block != 1)
-
     @contextmanager
     def _believing(self, belief: Tensor | None) -> Iterator[None]:  # (B, M, Da)
-        """While the context lasts, the prefix ends with belief tokens, which only they and the actions attend to."""
+        """While the context lasts, belief tokens stand before the state's: they have not read it, it reads them."""
         if belief is None:
             yield
             return
@@ -107,13 +101,12 @@ class PTRSmolVLAPolicy(PTRPolicyMixin, SmolVLAPolicy):  # type: ignore[misc]
             embeddings, is_real, starts = original(*arguments, **options)
             tokens = self.ptr.belief_in(belief).to(embeddings.dtype)
             ones = is_real.new_ones(tokens.shape[:2])
-            first = torch.zeros_like(ones)
+            first = torch.zeros_like(ones, dtype=starts.dtype)
             first[:, 0] = True
-            return (
-                torch.cat([embeddings, tokens], dim=1),
-                torch.cat([is_real, ones], dim=1),
-                torch.cat([starts, first.to(starts.dtype)], dim=1),
-            )
+            place = int(starts[0].long().argmax())  # of the state, whose token begins the first block of its own
+            inserted = ((embeddings, tokens), (is_real, ones), (starts, first))
+            parts = [torch.cat([old[:, :place], new, old[:, place:]], dim=1) for old, new in inserted]
+            return parts[0], parts[1], parts[2]
 
         vars(model)["embed_prefix"] = embed_prefix
         try:
@@ -154,3 +147,10 @@ class PTRSmolVLAPolicy(PTRPolicyMixin, SmolVLAPolicy):  # type: ignore[misc]
         )
         self._belief = carried.after_look(method.next_belief(chunk), self.config.n_action_steps)
         return actions
+
+
+def _context_mask(prefix: Prefix, belief: Tensor | None) -> Tensor:  # (B, P) bool
+    """Images and text are the first attention block, belief the next; then comes the state, which is left out."""
+    _, is_real, starts = prefix
+    num_blocks = 1 if belief is None else 2
+    return is_real & (starts.long().cumsum(dim=1) < num_blocks)

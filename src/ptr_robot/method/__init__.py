@@ -13,6 +13,7 @@ from ptr_robot.method.ptr.config import (
     WeightConfig,
 )
 from ptr_robot.method.ptr.diagnostics import Diagnostics, diagnose
+from ptr_robot.method.ptr.run_length import in_proportion
 from ptr_robot.method.ptr.targets import EMATargetEncoder, make_targets
 from ptr_robot.method.ptr.weights import ExponentialWeightMap, WeightMap
 from ptr_robot.method.scoring.config import ScreeningConfig
@@ -43,6 +44,7 @@ __all__ = [
     "WeightMap",
     "WeightedAccumulation",
     "diagnose",
+    "in_proportion",
     "make_targets",
     "screen",
 ]

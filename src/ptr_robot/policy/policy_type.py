@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from ptr_robot.errors import ConfigError, DataError, require
+from ptr_robot.method.ptr.run_length import PAPER_STEPS
 from ptr_robot.policy.interface import Policy, PolicyShape
 from ptr_robot.policy.policy_files import WEIGHTS_FILE, load_weights, read_record, save_weights, write_record
 from ptr_robot.policy.robot_record import RobotRecord
@@ -39,7 +40,7 @@ class TrainingScale:
     save_freq: int
 
 
-PAPER_SCALE = TrainingScale(60_000, global_chunks=128, learning_rate=1e-4, log_freq=100, save_freq=10_000)
+PAPER_SCALE = TrainingScale(PAPER_STEPS, global_chunks=128, learning_rate=1e-4, log_freq=100, save_freq=10_000)
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class PolicyChoice(ABC):
     def configure(self, num_belief_tokens: int | None) -> PolicyShape:
         """The configuration that the flags describe.
 
-        The method decides on belief tokens: how many; 0 where it scores by h_t without any; None where it does neither.
+        The method decides how many belief tokens there are, where it has any.
         """
 
     @property

@@ -13,11 +13,11 @@ from pathlib import Path
 from ptr_robot.data.config import DataConfig, SourceConfig
 from ptr_robot.errors import ConfigError, did_you_mean
 from ptr_robot.method.ptr.config import APPLY, PTRConfig
+from ptr_robot.method.ptr.run_length import scaled
 from ptr_robot.method.scoring.screen import ScreeningConfig
 from ptr_robot.policy.interface import PolicyShape
 from ptr_robot.policy.policy_type import PAPER_SCALE, PolicyChoice, TrainingScale
 from ptr_robot.policy.registry import DEFAULT_TYPE, policy_type
-from ptr_robot.train.methods.base import scaled
 from ptr_robot.train.methods.registry import training_method
 
 PRECISIONS = ("no", "bf16")

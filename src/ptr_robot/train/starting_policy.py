@@ -35,7 +35,7 @@ class StartingPolicy:
         kind = policy_type(choice.type)
         if not isinstance(choice, kind.choice):
             raise ConfigError(f"{type(choice).__name__} has not the flags of the policy type {choice.type!r}")
-        chosen = None if choice.path else choice.configure(_num_belief_tokens(ptr))
+        chosen = None if choice.path else choice.configure(ptr.belief.num_tokens if ptr.belief.enabled else None)
         place = checkpoint or (Path(choice.path) if choice.path else None)
         saved = _load(place, kind) if place else None
         shape = saved.policy.config if saved else chosen
@@ -80,12 +80,6 @@ def check_belief(policy: PolicyShape, ptr: PTRConfig) -> None:
             f"ptr.belief.num_tokens is {ptr.belief.num_tokens} and the policy takes {policy.num_belief_tokens}; set "
             f"--ptr.belief.num_tokens={policy.num_belief_tokens}"
         )
-
-
-def _num_belief_tokens(ptr: PTRConfig) -> int | None:
-    if ptr.belief.enabled:
-        return ptr.belief.num_tokens
-    return 0 if ptr.scorer.enabled else None
 
 
 def _load(place: Path, kind: PolicyType) -> SavedPolicy:

@@ -64,6 +64,17 @@ def test_equal_weights_bring_every_segment_once():
     assert order.epoch(3).tolist() != order.epoch(4).tolist()
 
 
+@given(st.integers(1, 40), st.integers(0, 5))
+def test_draws_that_are_shorter_than_an_epoch_go_once_through_the_data_together(length, epoch):
+    order = WeightedOrder(EpochOrder((40,), seed=3), np.full(40, 0.3), max_length=length)
+    draws = -(-40 // length)
+    parts = [order.epoch(draws * epoch + part) for part in range(draws)]
+    assert all(len(part) == length == len(set(part.tolist())) for part in parts)
+    counted = np.bincount(np.concatenate(parts), minlength=40)
+    assert counted.min() >= 1
+    assert counted.max() <= (1 if draws * length == 40 else 2)
+
+
 def test_ranks_share_the_batches_of_one_process():
     order = WeightedOrder(EpochOrder((40,), seed=2), np.linspace(0, 4, 40))
     one = list(BatchPlan(order, 8).batches(2))

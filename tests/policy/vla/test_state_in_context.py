@@ -8,8 +8,12 @@ import pytest
 import torch
 
 from ptr_robot.policy.observation import Observation
+from ptr_robot.policy.registry import policy_type
 from ptr_robot.policy.vla.config import PolicyConfig
 from ptr_robot.policy.vla.policy import MixturePolicy, build_policy
+from ptr_robot.policy.vla.registration import VLAChoice
+from ptr_robot.train.methods.registry import training_method
+from ptr_robot.train.starting_policy import StartingPolicy
 from tests.policy.conftest import make_chunk, make_observation, noise, small_config
 from tests.policy.vla.test_segment_pass import assert_same
 
@@ -57,6 +61,26 @@ def test_the_context_still_depends_on_images_instruction_and_belief(paper_policy
 @pytest.mark.parametrize("with_belief", [True, False])
 def test_segments_are_their_single_chunks(paper_policy, with_belief):
     assert_same(paper_policy, with_belief=with_belief)
+
+
+@pytest.mark.parametrize("method", ["sft", "screened", "sft-belief", "ptr", "robust"])
+def test_a_new_policy_has_the_papers_context_under_every_method(method):
+    """Or methods would be compared in different policies."""
+    ptr = training_method(method).ptr_config(steps=100, log_freq=10)
+    for choice, sees_state in ((VLAChoice(), False), (VLAChoice(context_sees_state=True), True)):
+        assert StartingPolicy.find(choice, ptr, None).shape.context_sees_state == sees_state
+
+
+@pytest.mark.parametrize(("saved", "flag", "expected"), [(True, None, True), (True, False, False), (False, True, True)])
+def test_a_trained_policy_keeps_its_context_unless_a_flag_changes_it(tmp_path, saved, flag, expected):
+    kind = policy_type("vla")
+    config = small_config(context_sees_state=saved, num_belief_tokens=4)
+    kind.save(build_policy(config, seed=0), tmp_path, [])
+    choice = VLAChoice(path=str(tmp_path), context_sees_state=flag)
+    start = StartingPolicy.find(choice, training_method("ptr").ptr_config(steps=100, log_freq=10), None)
+    policy = start.build(seed=0)
+    assert policy.config.context_sees_state == expected
+    assert dataclasses.replace(policy.config, context_sees_state=saved) == config
 
 
 def test_a_config_of_an_earlier_version_keeps_its_context():

@@ -72,6 +72,8 @@ class WeightedOrder:
 
     p are the shares of the sources, each uniform over its segments. The draw is systematic: in an epoch a segment comes
     as often as it is expected to, rounded up or down at random, so that weights alone make it come more or less often.
+    Shorter draws go round the same wheel until they are as many segments as an epoch has, so that this holds of them
+    together while their weights stay.
     """
 
     plain: EpochOrder
@@ -102,11 +104,13 @@ class WeightedOrder:
 
     def epoch(self, number: int) -> NDArray[np.int64]:
         """The segment numbers of that epoch, in order; the same on every process."""
-        random = np.random.default_rng((self.plain.seed, number, 3))
+        draws = -(-self.plain.length // self.length)  # that are an epoch together
+        epoch, part = divmod(number, draws)
+        random = np.random.default_rng((self.plain.seed, epoch, 3))
         segments = random.permutation(self.plain.length)
         edges = np.cumsum(self.expected_counts()[segments])
         edges *= self.length / edges[-1]  # the sum is rounded
-        points = random.random() + np.arange(self.length)
+        points = (random.random() + part) / draws + np.arange(self.length)
         drawn: NDArray[np.int64] = segments[np.searchsorted(edges, points, side="right").clip(max=len(segments) - 1)]
         random.shuffle(drawn)
         return drawn

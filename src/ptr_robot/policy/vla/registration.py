@@ -22,7 +22,7 @@ from ptr_robot.policy.vla.presets import preset
 from ptr_robot.policy.vla.pretrained import load_action_expert, load_language_model, load_vision_tower
 
 TOKENIZER_FOLDER = "tokenizer"
-_KEPT_BY_A_TRAINED_POLICY = ("head", "chunk_length", "image_size", "augment", "max_tokens", "context_sees_state")
+_KEPT_BY_A_TRAINED_POLICY = ("head", "chunk_length", "image_size", "augment", "max_tokens")
 _SCALES = {
     "tiny": TrainingScale(2000, global_chunks=64, learning_rate=1e-3, log_freq=50, save_freq=1000),
     "tiny-state": TrainingScale(2000, global_chunks=128, learning_rate=1e-3, log_freq=50, save_freq=1000),
@@ -52,8 +52,8 @@ class VLAChoice(PolicyChoice):
     augment: bool | None = None
     # Tokens (small presets: bytes) that an instruction may have; by default the preset's.
     max_tokens: int | None = None
-    # Whether h_t, the context that PTR scores by, has read the state; by default not where a method scores by it or has
-    # belief tokens.
+    # Whether h_t, the context that PTR scores by, has read the state; by default not, as in the paper, under every
+    # method alike. A trained policy keeps what it was trained with.
     context_sees_state: bool | None = None
     # A Qwen3 model of the context stream's size: a folder or a hub id.
     language_model: str | None = None
@@ -72,10 +72,7 @@ class VLAChoice(PolicyChoice):
         """The preset with the changes that the flags ask for."""
         config = preset(self.preset)
         changes = _given(head=self.head, chunk_length=self.chunk_length, num_belief_tokens=num_belief_tokens)
-        if self.context_sees_state is not None:
-            changes["context_sees_state"] = self.context_sees_state
-        elif num_belief_tokens is not None:
-            changes["context_sees_state"] = False  # the paper's h_t = f(o, l, z)
+        changes["context_sees_state"] = bool(self.context_sees_state)  # unset: the paper's h_t = f(o, l, z)
         if self.max_tokens is not None:
             changes["language"] = dataclasses.replace(config.language, max_tokens=self.max_tokens)
         vision = _given(image_size=self.image_size, augment=self.augment)
@@ -96,7 +93,9 @@ class VLAChoice(PolicyChoice):
         return self.preset
 
     def load_pretrained(self, policy: MixturePolicy) -> None:
-        """Language models for the streams, a timm model for the tower."""
+        """Language models for the streams, a timm model for the tower; what a flag changes in a trained policy."""
+        if self.path is not None and self.context_sees_state is not None:
+            policy.config = dataclasses.replace(policy.config, context_sees_state=self.context_sees_state)
         if self.language_model:
             load_language_model(policy, self.language_model)
         if self.action_expert:

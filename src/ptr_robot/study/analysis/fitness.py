@@ -7,6 +7,7 @@ training lifts it, methods are compared on how fast they learn.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ptr_robot.eval.success_statistics import Interval
@@ -56,20 +57,22 @@ class Fitness:
     def _about_training(self) -> str:
         if self.more_training is None:
             return "whether the baseline is trained out is unknown: no row trains it longer"
-        word = "trained out" if self.is_trained_out else "not trained out"
-        return f"{word}: {self.more_training.title} {_signed(self.more_training.difference)}"
+        said = f"{self.more_training.title} {_signed(self.more_training.difference)}"
+        if self.is_trained_out is None:
+            return f"whether the baseline is trained out is unknown: {said}, of one seed"
+        return f"{'trained out' if self.is_trained_out else 'not trained out'}: {said}"
 
 
 def find_fitness(baseline: Outcomes, positive_controls: list[Row], more_training: Row | None) -> Fitness:
     """Fit: some way of applying the true labels has its interval above zero."""
     controls = tuple(c for title, outcomes in positive_controls if (c := _control(title, outcomes, baseline)))
-    known = [control for control in controls if control.difference.low == control.difference.low]  # not NaN
+    known = [control for control in controls if _has_interval(control)]
     further = _control(*more_training, baseline) if more_training else None
     return Fitness(
         positive_controls=controls,
         is_fit=any(control.difference.low > 0 for control in known) if known else None,
         more_training=further,
-        is_trained_out=None if further is None else further.difference.estimate < TRAINED_OUT,
+        is_trained_out=further.difference.estimate < TRAINED_OUT if further and _has_interval(further) else None,
     )
 
 
@@ -78,6 +81,11 @@ def _control(title: str, outcomes: Outcomes, baseline: Outcomes) -> ControlFindi
     return None if difference is None else ControlFinding(title, difference)
 
 
+def _has_interval(control: ControlFinding) -> bool:
+    """One seed has none."""
+    return not math.isnan(control.difference.low)
+
+
 def _signed(interval: Interval) -> str:
     estimate = f"{interval.estimate:+.2f}"
-    return estimate if interval.low != interval.low else f"{estimate} [{interval.low:+.2f}, {interval.high:+.2f}]"
+    return estimate if math.isnan(interval.low) else f"{estimate} [{interval.low:+.2f}, {interval.high:+.2f}]"

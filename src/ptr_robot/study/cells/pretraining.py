@@ -49,7 +49,7 @@ class PretrainJob(StageJob):
         train_stage(self.stage, self.train_config(output))
 
     def train_config(self, output: Path) -> TrainConfig:
-        """As the cells train, but from initial weights; unless asked to, no context sees the state, as in the paper."""
+        """As the cells train, but from initial weights."""
         policy, pretraining = self.policy, self.pretraining
         return TrainConfig(
             dataset=DatasetConfig(
@@ -61,7 +61,7 @@ class PretrainJob(StageJob):
                 preset=policy.preset,
                 chunk_length=policy.chunk_length,
                 image_size=policy.image_size,
-                context_sees_state=bool(policy.context_sees_state),
+                context_sees_state=policy.context_sees_state,
                 device="cpu",
             ),
             method="sft",

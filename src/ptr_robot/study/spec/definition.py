@@ -21,7 +21,7 @@ from ptr_robot.study.spec.setting_checks import check_executed, check_setting
 from ptr_robot.train.config import MAX_SEED
 
 # What version 0.1 did not have.
-_LATER = ("sampling_seed", "context_sees_state")
+_LATER = ("sampling_seed",)
 EPISODES_PER_SEED = 1000  # seeds of evaluation episodes that belong to one seed of a study
 
 
@@ -58,9 +58,9 @@ class PolicySettings:
     num_chunks: int = 2
     # Pixels that the policy is given; only for presets that look.
     image_size: int | None = None
-    # Whether h_t, the context that PTR scores by, has read the state; by default not where a method scores by it or has
-    # belief tokens, nor in a pretrained policy.
-    context_sees_state: bool | None = None
+    # Whether h_t, the context that PTR scores by, has read the state: not in the paper. The same for all rows, and for
+    # the policy that they start from.
+    context_sees_state: bool = False
 
     def __post_init__(self) -> None:
         if self.preset not in POLICY_PRESETS:

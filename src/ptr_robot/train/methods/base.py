@@ -17,8 +17,8 @@ from torch import Tensor
 from ptr_robot.data.segments.dataset import SegmentDataset
 from ptr_robot.method.mixture import POPULATIONS_VERSION
 from ptr_robot.method.ptr.config import PTRConfig
+from ptr_robot.method.ptr.run_length import in_proportion
 from ptr_robot.policy.interface import Policy
-from ptr_robot.policy.policy_type import PAPER_SCALE
 from ptr_robot.train.episode_weights import read_episode_weights
 
 if TYPE_CHECKING:
@@ -88,25 +88,14 @@ class TrainingMethod(ABC):
         """The settings of PTR in a run as long as the paper's."""
 
     def ptr_config(self, *, steps: int, log_freq: int) -> PTRConfig:
-        """The settings for a run of ``steps``.
+        """The settings for a run of ``steps``, in the paper's proportions.
 
-        A shorter run than the paper's keeps its proportions: the weights' warm-up (3000 of 60,000 steps, 12,000 for
-        ``robust``), the number of the controller's moves (600) and of the EMA encoder's time constants (60). Weights of
-        episodes, which ``robust`` has in place of the controller, are renewed at each record.
+        Weights of episodes, which ``robust`` has in place of the controller, are renewed at each record.
         """
-        config = self.paper_config()
-        interval, targets = log_freq, config.targets
-        if config.scorer.enabled:
-            forgotten = min(1.0, (1 - targets.ema_decay) * max(1.0, PAPER_SCALE.steps / steps))  # in a step
-            targets = dataclasses.replace(targets, ema_decay=round(1 - forgotten, 9))
-            if config.controller.enabled:
-                interval = max(1, scaled(config.controller.interval_steps, steps))
-        return dataclasses.replace(
-            config,
-            targets=targets,
-            weights=dataclasses.replace(config.weights, warmup_steps=scaled(config.weights.warmup_steps, steps)),
-            controller=dataclasses.replace(config.controller, interval_steps=interval),
-        )
+        config = in_proportion(self.paper_config(), steps)
+        if config.scorer.enabled and config.controller.enabled:
+            return config
+        return dataclasses.replace(config, controller=dataclasses.replace(config.controller, interval_steps=log_freq))
 
     def scores_episodes(self, ptr: PTRConfig) -> bool:
         """Whether a run finds scores and weights of its own, in training or before it."""
@@ -122,8 +111,3 @@ class TrainingMethod(ABC):
 
     def save_state(self, preparation: Preparation, folder: Path) -> None:  # noqa: B027 (most have nothing to keep)
         """Keep what was decided in a checkpoint's training_state folder, where ``prepare`` finds it again."""
-
-
-def scaled(paper_steps: int, steps: int) -> int:
-    """The paper's number of steps, in proportion for a shorter run."""
-    return min(paper_steps, round(paper_steps * steps / PAPER_SCALE.steps))

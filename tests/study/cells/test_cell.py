@@ -34,6 +34,7 @@ STUDY = {
         "right": {},
         "left": {"tasks": ["push"], "robot": "metaworld_objects_left"},
         "both": {"pool": ["right", "left"], "steps_factor": 2},
+        "even": {"pool": ["right", "left"], "shares": [3, 1]},
     },
     "training": {"steps": 2, "batch_size": 4, "log_freq": 1},
     "evaluation": {"episodes": 1, "max_steps": 16, "n_action_steps": 16},
@@ -87,8 +88,18 @@ def test_filters_are_applied_to_each_source_by_itself(cells: dict[str, Cell], po
     assert len(data.dataset_fields()["sources"]) == 2
 
 
+def test_sources_have_their_stated_shares(cells: dict[str, Cell], pooled: Cell, tmp_path: Path) -> None:
+    weights = []
+    for cell in (pooled, cells["even/sft"]):
+        fields = CellData.prepare(cell.sources, cell.row, tmp_path).dataset_fields()
+        weights.append([source.weight for source in fields["sources"]])
+    assert weights == [[None, None], [3, 1]]
+
+
 def test_the_cell_is_known_by_its_settings(cells: dict[str, Cell]) -> None:
     assert cells["left/sft"].identity != cells["right/sft"].identity
+    assert cells["even/sft"].settings["shares"] == [3, 1]
+    assert "shares" not in cells["both/sft"].settings
     assert cells["both/sft"].training.steps == 2 * cells["left/sft"].training.steps
 
 

@@ -64,7 +64,9 @@ class Cell(Job):
     @property
     def settings(self) -> dict[str, Any]:
         """What the result depends on beside the data."""
+        shares = [source.share for source in self.sources]
         return {
+            **({} if None in shares else {"shares": shares}),
             "seed": self.seed,
             "tasks": [source.tasks for source in self.sources],
             "camera_size": self.camera_size,

@@ -34,6 +34,7 @@ class CellSource:
     evaluation: EvaluationSettings
     rules: tuple[RuleJob, ...] = ()
     robot: str | None = None
+    share: float | None = None  # of the samples of a cell with several sources; None: that of its segments
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,8 @@ class PreparedSource:
     def fields(self) -> dict[str, Any]:
         """The dataset in the words of ``ptr train``."""
         fields = {**self.source.dataset.source_fields(self.source.robot), "episodes": self.kept}
+        if self.source.share is not None:
+            fields["weight"] = self.source.share
         if self.weights_file is not None:
             fields["episode_weights"] = str(self.weights_file)
         return fields

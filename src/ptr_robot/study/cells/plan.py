@@ -75,7 +75,10 @@ def _cell(study: Study, root: Path, name: str, row: MethodRow, seed: int, keeps_
         setting=name,
         row=row,
         seed=seed,
-        sources=tuple(_source(study, root, part, row, seed) for part in parts),
+        sources=tuple(
+            dataclasses.replace(_source(study, root, part, row, seed), share=share)
+            for part, share in zip(parts, setting.shares or [None] * len(parts), strict=True)
+        ),
         policy=study.policy,
         training=dataclasses.replace(study.training, steps=steps),
         screening=study.screening,

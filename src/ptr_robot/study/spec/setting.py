@@ -56,6 +56,8 @@ class Setting:
     state_key: str | None = None
     # Other settings whose datasets are the sources of this one, in place of demonstrations of its own.
     pool: list[str] = field(default_factory=list)
+    # Their shares of the samples that are trained on, in the same order; unset: the shares of their segments.
+    shares: list[float] = field(default_factory=list)
     # Robot map of the dataset; unset: the environment's, or the one that a recorded dataset's robot_type names.
     robot: str | None = None
     # A factor on the study's training.steps.
@@ -64,6 +66,8 @@ class Setting:
     def __post_init__(self) -> None:
         if self.pool:
             self._refuse(_NOT_POOLED, f"a setting that pools {', '.join(self.pool)} has no {{name}} of its own")
+        if self.shares and (len(self.shares) != len(self.pool) or not all(share > 0 for share in self.shares)):
+            raise ConfigError(f"shares is {self.shares}; give one number above 0 for each setting of pool")
         if self.is_recorded:
             self._refuse(_NOT_RECORDED, "a setting with a dataset that was recorded elsewhere has no {name} of its own")
         else:

@@ -66,6 +66,19 @@ def test_given_weights_decide_what_comes_and_no_loss_is_weighted(settings, tmp_p
     assert sum(scores["num_samples"]) > 0
 
 
+def test_records_are_of_the_plain_loss_and_of_the_weights_that_ptr_gave(settings):
+    config = settings(weights=SAMPLER)
+    train(config)
+    records = read_records(Path(config.output_dir))
+    assert any(record["weight_std"] > 0 for record in records)
+    for record in records:
+        assert record["action_loss"] == pytest.approx(record["plain_action_loss"])
+        assert record["effective_sample_size"] == pytest.approx(record["num_samples"])
+        assert record["kl"] == pytest.approx(0, abs=1e-9)
+        assert (record["ratio_min"], record["ratio_max"], record["source_0/ratio"]) == pytest.approx((1, 1, 1))
+        assert sum(share for name, share in record.items() if name.startswith("weight_share/")) == pytest.approx(1)
+
+
 def test_a_resumed_run_equals_an_uninterrupted_one(settings, tmp_path, monkeypatch):
     """The break comes in the middle of a draw by weights that have moved."""
     whole = dataclasses.replace(settings(weights=SAMPLER, save_freq=3), output_dir=str(tmp_path / "whole"))

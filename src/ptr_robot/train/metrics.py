@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from ptr_robot.method.ptr.algorithm import PTR
 from ptr_robot.method.ptr.diagnostics import diagnose
+from ptr_robot.method.types import PTROutput, Samples
 from ptr_robot.train.optimisation import StepResult
 
 LOSSES = (
@@ -21,6 +23,7 @@ LOSSES = (
     "token_overlap",
 )
 OF_THE_SCORER = ("identification_loss", "ranking_loss", "temperature", "beta", "hard_ratio")
+OF_THE_WEIGHTS = ("weight_mean", "weight_std", "weight_share/")
 OF_THE_BELIEF = ("tokenizer_loss", "token_entropy", "token_overlap")
 
 
@@ -64,11 +67,25 @@ class MetricWindow:
         means = (self._sums / self._steps).tolist()
         record = dict(zip((*LOSSES, "gradient_norm"), means, strict=True))
         record = {"loss": total_loss(record, ptr), **record}
-        record |= diagnose(ptr, result.outputs[-1], result.samples[-1]).scalars()
+        record |= diagnostics(ptr, result.outputs[-1], result.samples[-1])
         record |= {"steps_per_second": self._timed_steps / elapsed, "data_wait_share": self._waited / elapsed}
         self.start()
         idle = (OF_THE_SCORER if ptr.scorer is None else ()) + (OF_THE_BELIEF if ptr.belief is None else ())
         return {name: value for name, value in record.items() if name not in idle}
+
+
+def diagnostics(ptr: PTR, output: PTROutput, samples: Samples) -> dict[str, float]:
+    """PTR's numbers of one batch; every rank must ask at the same time.
+
+    The loss is plain where the sampler applies the weights: what they make of the batch's distribution is then that of
+    equal ones, and only the numbers of the weights themselves are of those that PTR gave.
+    """
+    numbers = diagnose(ptr, output, samples).scalars()
+    if ptr.config.weights.apply == "loss":
+        return numbers
+    equal = dataclasses.replace(output, weights=torch.ones_like(output.weights))
+    of_weights = {name: value for name, value in numbers.items() if name.startswith(OF_THE_WEIGHTS)}
+    return diagnose(ptr, equal, samples).scalars() | of_weights
 
 
 def total_loss(record: dict[str, float], ptr: PTR) -> float:

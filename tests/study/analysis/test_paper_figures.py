@@ -231,12 +231,13 @@ def made_sweep(*values: float) -> Sweep:
 
 @pytest.mark.parametrize("draw", [draw_sweeps, draw_hyperparameters])
 def test_every_value_of_a_sweep_has_its_tick_and_the_default_is_dashed(draw, drawn, tmp_path: Path):
-    draw([made_sweep(0.5, 1.0, 2.0), made_sweep(0.0, 1.0)], tmp_path / "sweeps.png")
-    positive, with_zero = drawn[0].axes
+    draw([made_sweep(0.5, 1.0, 2.0), made_sweep(0.0, 1.0), made_sweep(1.5)], tmp_path / "sweeps.png")
+    positive, with_zero, alone = drawn[0].axes
     assert [label.get_text() for label in positive.get_xticklabels()] == ["0.5", "1", "2"]
     assert positive.get_xticks().tolist() == [0.5, 1.0, 2.0]
     assert [label.get_text() for label in with_zero.get_xticklabels()] == ["0", "1"]
-    assert [axes.get_xscale() for axes in drawn[0].axes] == ["log", "linear"]  # zero has no logarithm
+    assert [axes.get_xscale() for axes in drawn[0].axes] == ["log", "linear", "linear"]  # zero has no logarithm
+    assert (alone.get_xlim(), alone.get_xticks().tolist()) == ((-0.5, 0.5), [0.0])  # one value stands in the middle
     dashed = [line for line in positive.lines if line.get_linestyle() == "--" and len(line.get_xdata()) == 2]
     assert [list(line.get_xdata()) for line in dashed] == [[0.5, 0.5]]
 
@@ -251,6 +252,13 @@ def test_little_differences_look_little(drawn, headline, tmp_path: Path):
     low, high = drawn[0].axes[0].get_xlim()
     assert (low, high) == (pytest.approx(-0.1), pytest.approx(high))
     assert len(drawn[0].axes[0].get_xticks()) <= 8
+
+
+def test_a_difference_names_the_seeds_that_it_is_of(drawn, tmp_path: Path):
+    findings = made_findings(unequal_seeds())
+    draw_forest(findings.settings[0], tmp_path / "forest.png", "sft", ())
+    (label,) = drawn[0].axes[0].get_yticklabels()
+    assert label.get_text() == "PTR, as published (2 seeds)"
 
 
 def test_more_settings_than_colours_of_the_cycle_have_one_each():

@@ -69,6 +69,7 @@ def pretrain_job(study: Study, root: Path) -> PretrainJob | None:
 def _cell(study: Study, root: Path, name: str, row: MethodRow, seed: int, keeps_checkpoints: bool) -> Cell:
     setting = study.settings[name]
     parts = [study.settings[part] for part in setting.pool] or [setting]
+    shares: list[float] | list[None] = setting.shares or [None] * len(parts)
     steps = max(1, round(study.training.steps * setting.steps_factor))
     return Cell(
         root=root,
@@ -77,7 +78,7 @@ def _cell(study: Study, root: Path, name: str, row: MethodRow, seed: int, keeps_
         seed=seed,
         sources=tuple(
             dataclasses.replace(_source(study, root, part, row, seed), share=share)
-            for part, share in zip(parts, setting.shares or [None] * len(parts), strict=True)
+            for part, share in zip(parts, shares, strict=True)
         ),
         policy=study.policy,
         training=dataclasses.replace(study.training, steps=steps),

@@ -6,17 +6,27 @@ import math
 import textwrap
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from ptr_robot.study.analysis.findings import MethodFinding, SettingFinding, StudyFindings
+from ptr_robot.study.analysis.findings import SettingFinding, StudyFindings
 from ptr_robot.study.analysis.sweeps import Sweep
 from ptr_robot.study.report.curves import mean_curve
-from ptr_robot.study.report.drawing import new_figure, pyplot, write_figure
+from ptr_robot.study.report.drawing import (
+    add_legend,
+    colour_of,
+    new_figure,
+    pyplot,
+    use_log_scale,
+    write_figure,
+)
+from ptr_robot.study.report.sweep_figures import draw_sweeps
 
 _BETTER, _WORSE, _UNSURE = "#2a78b5", "#d1602b", "#8a939b"
 _LEGEND = "blue: interval above zero, orange: below, grey: includes zero; hollow: knows what is faulty"
 _TITLE_COLUMNS = 75
+_LEAST_RANGE = 0.1  # of differences, to each side
 _PANELS: tuple[tuple[str, str], ...] = (
     ("accuracy", "posterior accuracy"),
     ("margin", "margin"),
@@ -29,7 +39,7 @@ _PANELS: tuple[tuple[str, str], ...] = (
     ("temperature", "τ"),
     ("beta", "β"),
     ("hard_ratio", "share of hard negatives"),
-    ("action_loss", "action loss"),
+    ("action_loss", "action loss, under the weights"),
 )
 
 
@@ -66,8 +76,11 @@ def draw_forest(setting: SettingFinding, path: Path, baseline: str, knowing: Col
         fill = "white" if is_told else colour
         axes.plot([interval.estimate], [place], "o", color=colour, markerfacecolor=fill, zorder=3)
     axes.axvline(0, color="#444444", linewidth=0.8)
-    axes.set_yticks(range(len(shown)), [f"{method.title} ({_seeds(method)})" for method, _ in shown])
+    of_baseline = {seed for method in setting.methods if method.method == baseline for seed in method.seeds}
+    labels = [f"{method.title} ({_seeds(of_baseline.intersection(method.seeds))})" for method, _ in shown]
+    axes.set_yticks(range(len(shown)), labels)
     axes.set_ylim(len(shown) - 0.4, -0.6)
+    _widen(axes)
     titles = {method.method: method.title for method in setting.methods}
     reference = f"success minus that of {titles.get(baseline, baseline)} on the same seeds, 95% interval"
     axes.set_xlabel(reference, fontsize=8)
@@ -78,8 +91,15 @@ def draw_forest(setting: SettingFinding, path: Path, baseline: str, knowing: Col
     return write_figure(figure, path)
 
 
-def _seeds(method: MethodFinding) -> str:
-    return f"{len(method.seeds)} seed{'s' if len(method.seeds) > 1 else ''}"
+def _widen(axes: Any) -> None:
+    """A difference of little looks like little, and there are few enough ticks to read."""
+    low, high = axes.get_xlim()
+    axes.set_xlim(min(low, -_LEAST_RANGE), max(high, _LEAST_RANGE))
+    axes.locator_params(axis="x", nbins=6)
+
+
+def _seeds(shared: Collection[int]) -> str:
+    return f"{len(shared)} seed{'s' if len(shared) > 1 else ''}"
 
 
 def draw_detection(settings: Sequence[SettingFinding], path: Path) -> Path:
@@ -106,37 +126,20 @@ def draw_detection(settings: Sequence[SettingFinding], path: Path) -> Path:
     return write_figure(figure, path)
 
 
-def draw_sweeps(sweeps: Sequence[Sweep], path: Path) -> Path:
-    """Success with its interval over each swept setting; the reference's value is dashed."""
-    figure, grid = pyplot().subplots(
-        1, len(sweeps), figsize=(3.4 * len(sweeps), 3), squeeze=False, sharey=True, layout="constrained"
-    )
-    for axes, sweep in zip(grid[0], sweeps, strict=True):
-        values = [point.value for point in sweep.points]
-        estimates = np.array([point.success.estimate for point in sweep.points])
-        limits = np.array([[point.success.low, point.success.high] for point in sweep.points])
-        whiskers = np.nan_to_num(np.abs(limits - estimates[:, None])).T
-        axes.errorbar(values, estimates, yerr=whiskers, marker="o", capsize=2, color=_BETTER)
-        for point in sweep.points:
-            if point.is_reference:
-                axes.axvline(point.value, color="#444444", linestyle="--", linewidth=0.8)
-        axes.set(xscale="log", xlabel=sweep.name)
-        axes.spines[["top", "right"]].set_visible(False)
-    grid[0][0].set_ylabel("success, 95% interval over seeds")
-    return write_figure(figure, path)
-
-
 def draw_dynamics(findings: StudyFindings, setting: SettingFinding, path: Path) -> Path:
     """What training recorded over its steps, the mean over seeds, one line a method."""
     figure, grid = pyplot().subplots(3, 4, figsize=(13, 8), layout="constrained")
     for axes, (name, title) in zip(grid.flat, _PANELS, strict=True):
         for number, method in enumerate(setting.methods):
+            colour = colour_of(number, len(setting.methods))
             curve = mean_curve(list(findings.records.of(setting.setting, method.method).values()), name)
             if curve is not None:
-                axes.plot(*curve, label=method.title, linewidth=1.4, color=f"C{number}")
+                axes.plot(*curve, label=method.title, linewidth=1.4, color=colour)
         axes.set_title(title, fontsize=10)
         axes.tick_params(labelsize=8, which="both")
-    grid[2][3].set_yscale("log")
-    grid[2][3].legend(fontsize=7, frameon=False)
-    figure.supxlabel("step", fontsize=9)
+    if grid[2][3].lines and grid[2][3].dataLim.y0 > 0:
+        use_log_scale(grid[2][3])
+    for axes in grid[2]:
+        axes.set_xlabel("step", fontsize=8)
+    add_legend(figure, [*grid.flat][::-1])  # every method has the last panel's
     return write_figure(figure, path)

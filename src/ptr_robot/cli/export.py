@@ -91,7 +91,7 @@ def _export_policy(flags: ExportFlags) -> int:
 
 
 def _export_being_h(flags: ExportFlags, source: Path, output: Path) -> int:
-    from ptr_robot.policy.being_h.export import export_released
+    from ptr_robot.policy.being_h.export import export_released, unlike_released
     from ptr_robot.policy.being_h.policy import BeingHPolicy
     from ptr_robot.policy.interface import Policy
     from ptr_robot.train.trained import load_trained
@@ -101,4 +101,9 @@ def _export_being_h(flags: ExportFlags, source: Path, output: Path) -> int:
         raise ConfigError(f"{source} holds no Being-H0.5 policy; --format=being-h writes such policies alone")
     written = export_released(policy, output, base=Path(flags.base).expanduser() if flags.base else None)
     sys.stdout.write(f"written: {written}\n")
+    if left_out := unlike_released(policy.config):
+        sys.stderr.write(
+            f"note: the policy was trained with {', '.join(left_out)}, which the released layout cannot say, so the "
+            "public code computes something else from it; ptr serve and ptr eval take the run itself\n"
+        )
     return 0

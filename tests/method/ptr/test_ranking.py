@@ -8,7 +8,18 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from ptr_robot.method import PTR, BeliefConfig, ChunkForward, PoolConfig, PTRConfig, Samples, ScorerConfig
+from ptr_robot.method import (
+    PTR,
+    BeliefConfig,
+    BeliefTokenizer,
+    ChunkForward,
+    PoolConfig,
+    PTRConfig,
+    Samples,
+    ScorerConfig,
+)
+from ptr_robot.method.distributed import RankLayout
+from ptr_robot.method.ptr.action_summary import ActionSummaries
 
 WIDTH, LENGTH, BATCH, STEPS = 6, 3, 48, 150
 
@@ -55,5 +66,22 @@ def test_it_stays_at_chance_where_the_action_carries_nothing(informs_scorer):
     assert loss == pytest.approx(math.log(2), abs=0.04)
 
 
-def test_it_falls_where_the_action_explains_the_target():
-    assert final_ranking_loss(action_matters=True) < 0.3
+@pytest.mark.parametrize("informs_scorer", [False, True])
+def test_it_falls_where_the_action_explains_the_target(informs_scorer):
+    assert final_ranking_loss(action_matters=True, informs_scorer=informs_scorer) < 0.3
+
+
+def test_steps_that_either_chunk_lacks_enter_no_exchanged_summary():
+    """Whatever stands on a partner's padding."""
+    torch.manual_seed(0)
+    tokenizer = BeliefTokenizer(BeliefConfig(informs_scorer=True, num_tokens=2), state_dim=WIDTH, action_dim=WIDTH)
+    tokens, states = torch.randn(3, 4, WIDTH), torch.randn(3, 4, WIDTH)
+    is_real_step = torch.tensor([[True] * 4, [True, True, False, False], [True] * 3 + [False]])
+    partners = torch.tensor([1, 2, 0])
+
+    def exchanged(given: torch.Tensor) -> torch.Tensor:
+        chunk = ChunkForward(torch.ones(3), torch.randn(3, WIDTH), given, states)
+        return ActionSummaries(chunk, is_real_step, tokenizer).exchanged(partners, RankLayout(rank=0, counts=(3,)))
+
+    padded = tokens.masked_fill(~is_real_step.unsqueeze(2), 50.0)
+    torch.testing.assert_close(exchanged(padded), exchanged(tokens))

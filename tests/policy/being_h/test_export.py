@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -11,7 +12,7 @@ from safetensors.torch import load_file
 from ptr_robot.errors import ConfigError
 from ptr_robot.policy.being_h.adapters import add_adapters, merged_state
 from ptr_robot.policy.being_h.config import LoraConfig
-from ptr_robot.policy.being_h.export import export_released
+from ptr_robot.policy.being_h.export import export_released, unlike_released
 from ptr_robot.policy.being_h.load import load_released
 from tests.policy.being_h.conftest import read_case
 
@@ -79,3 +80,14 @@ def test_the_base_is_needed_and_checked(policy, checkpoint, tmp_path):
     with pytest.raises(ConfigError, match="exists already"):
         export_released(policy, tmp_path, base=checkpoint)
     assert not list(tmp_path.iterdir())
+
+
+def test_what_the_released_layout_cannot_say_is_named(policy):
+    assert unlike_released(policy.config) == []
+    flow = dataclasses.replace(policy.config.flow, every_slot=False)
+    config = dataclasses.replace(policy.config, attention="paper", context_sees_state=False, flow=flow)
+    assert unlike_released(config) == [
+        "policy.attention=paper",
+        "policy.context_sees_state=false",
+        "policy.unused_slots=zero",
+    ]

@@ -15,6 +15,7 @@ from torch import Tensor
 from ptr_robot.errors import ConfigError, DataError, require
 from ptr_robot.files import refuse_foreign_files
 from ptr_robot.policy.being_h.adapters import merged_state
+from ptr_robot.policy.being_h.config import BeingHConfig
 from ptr_robot.policy.being_h.policy import BeingHPolicy
 from ptr_robot.policy.being_h.released import CONFIG_FILE, is_released
 from ptr_robot.policy.being_h.shards import StoredTensor, list_tensors, read_tensors
@@ -47,6 +48,16 @@ def export_released(
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return folder
+
+
+def unlike_released(config: BeingHConfig) -> list[str]:
+    """Flags of the policy that the released layout has no place for: the public code runs what is exported without."""
+    flags = {
+        "attention=paper": config.attention != "causal",
+        "context_sees_state=false": not config.context_sees_state,
+        "unused_slots=zero": not config.flow.every_slot,
+    }
+    return [f"policy.{flag}" for flag, is_set in flags.items() if is_set]
 
 
 def _base_folder(policy: BeingHPolicy, base: Path | None) -> Path:

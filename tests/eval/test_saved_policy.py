@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ptr_robot.envs.base import CameraConfig
+from ptr_robot.envs.libero.environment_type import Libero
 from ptr_robot.envs.metaworld.environment import MetaWorldEnvironment
 from ptr_robot.envs.metaworld.tasks import instructions
 from ptr_robot.errors import ConfigError
@@ -80,6 +81,13 @@ def test_the_camera_comes_from_the_policy(trained) -> None:
     source = trained.sources[0]
     assert cameras_of("run", source, METAWORLD, 48) == CameraConfig(("corner2",), 48)
     assert cameras_of("run", source, METAWORLD, 48, ("topview",)) == CameraConfig(("topview",), 48)
+
+
+def test_the_light_is_the_users_where_the_environment_has_two(trained) -> None:
+    source = dataclasses.replace(trained.sources[0], cameras=("observation.images.image",))
+    assert cameras_of("run", source, Libero(), 48, full_light=True) == CameraConfig(("image",), 48, full_light=True)
+    with pytest.raises(ConfigError, match=r"Meta-World is rendered in one light alone; leave out --env\.full_light"):
+        cameras_of("run", trained.sources[0], METAWORLD, 48, full_light=True)
 
 
 @pytest.mark.parametrize(

@@ -42,10 +42,11 @@ class StepLimits:
 
 @dataclass(frozen=True)
 class CameraConfig:
-    """Which cameras look, by the environment's names, and how many pixels their square images have a side."""
+    """Which cameras look, by the environment's names; how many pixels their square images have a side; the light."""
 
     names: tuple[str, ...]
     image_size: int = 96
+    full_light: bool = False  # lit as the simulator ships it: shadows, reflections, multisampling
 
     def __post_init__(self) -> None:
         if not MIN_IMAGE_SIZE <= self.image_size <= MAX_IMAGE_SIZE:
@@ -100,6 +101,7 @@ class EnvironmentType(ABC):
     action: ClassVar[VectorFeature]
     cameras: ClassVar[Mapping[str, str]]  # the LeRobot key of each camera's images, by the camera's name
     default_cameras: ClassVar[tuple[str, ...]]
+    has_full_light: ClassVar[bool] = False  # whether its pictures can be lit as the simulator ships them
     default_tasks: ClassVar[tuple[str, ...]]  # what is recorded where nobody names a task; the first is evaluated
     study_state: ClassVar[str]  # the key of the state that studies give to policies
     study_robot: ClassVar[str]  # the map of that state into the unified space, in ``robots_folder``
@@ -150,10 +152,12 @@ class EnvironmentType(ABC):
         return resolved
 
     def check_cameras(self, cameras: CameraConfig) -> CameraConfig:
-        """The same cameras; one that the environment lacks is refused with a hint."""
+        """The same cameras; one that the environment lacks is refused with a hint, and so is a light."""
         for name in cameras.names:
             if name not in self.cameras:
                 raise ConfigError(f"there is no camera {name!r}; {did_you_mean(name, self.cameras)}")
+        if cameras.full_light and not self.has_full_light:
+            raise ConfigError(f"{self.title} is rendered in one light alone; leave out --env.full_light")
         return cameras
 
     def camera_of(self, key: str) -> str:

@@ -21,6 +21,8 @@ class EnvironmentChoice:
     camera: str | None = None
     # Pixels a side of what a camera gives.
     image_size: int | None = None
+    # Pictures lit as the simulator ships them, as LeRobot renders LIBERO; false: no shadows, less time.
+    full_light: bool = False
 
     def __post_init__(self) -> None:
         if self.task is not None and not _split(self.task):
@@ -43,8 +45,8 @@ class EnvironmentChoice:
     def cameras(self) -> CameraConfig:
         """The cameras that record: those that were named, or the environment's usual ones."""
         names = self.camera_names or self.kind.default_cameras
-        size = {} if self.image_size is None else {"image_size": self.image_size}
-        return self.kind.check_cameras(CameraConfig(names, **size))
+        size = CameraConfig.image_size if self.image_size is None else self.image_size
+        return self.kind.check_cameras(CameraConfig(names, size, self.full_light))
 
 
 def _split(words: str) -> tuple[str, ...]:

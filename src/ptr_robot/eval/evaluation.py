@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import json
 import os
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +17,7 @@ from ptr_robot.envs.choice import EnvironmentChoice
 from ptr_robot.errors import ConfigError
 from ptr_robot.eval.finished_episodes import FinishedEpisodes
 from ptr_robot.eval.results import EpisodeResult, RolloutResult
-from ptr_robot.eval.rollouts import RolloutConfig, check_max_steps, rollout
+from ptr_robot.eval.rollouts import RolloutConfig, check_initial_states, check_max_steps, rollout
 from ptr_robot.eval.saved_policy import (
     cameras_of,
     checkpoint_folder,
@@ -48,6 +47,8 @@ class PolicyFlags:
     path: str = ""
     # Where the policy computes: cpu or cuda.
     device: str = "cpu"
+    # Go on although the policy's actions have other slots than the environment's.
+    allow_other_robot: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,8 @@ class EpisodeFlags:
     batch_size: int = 8
     # Actions of a chunk that are executed before the policy looks again; by default 8, or a shorter chunk's all.
     n_action_steps: int | None = None
+    # Official initial states by number, which a task's episodes start from in turn; by default all, from 0 on.
+    initial_states: list[int] | None = None
 
 
 @dataclass(frozen=True)
@@ -138,7 +141,6 @@ def _evaluate(
     groups: dict[int, tuple[list[str], RolloutConfig]],
     on_episode: Callable[[EpisodeResult], None] | None,
 ) -> RolloutResult:
-    started = time.monotonic()
     episodes: list[EpisodeResult] = []
     finished = FinishedEpisodes(config.output, _identity(config))
 
@@ -163,7 +165,7 @@ def _evaluate(
     result = RolloutResult(tuple(sorted(episodes, key=lambda episode: config.tasks.index(episode.task))))
     executed = dataclasses.replace(config.eval, n_action_steps=executed_steps(config))
     config = dataclasses.replace(config, eval=executed)
-    write_evaluation(config.output / RESULTS_FILE, config, result, time.monotonic() - started)
+    write_evaluation(config.output / RESULTS_FILE, config, result, finished.seconds(result.episodes))
     finished.remove()
     return result
 
@@ -195,9 +197,17 @@ def rollout_config(config: EvaluationConfig, source: SourceRecord) -> RolloutCon
         max_steps=config.env.max_steps,
         batch_size=config.eval.batch_size,
         num_processes=config.num_workers,
-        cameras=cameras_of(config.policy.path, source, config.env.kind, config.env.image_size, config.env.camera_names),
+        cameras=cameras_of(
+            config.policy.path,
+            source,
+            config.env.kind,
+            config.env.image_size,
+            config.env.camera_names,
+            config.env.full_light,
+        ),
         videos_per_task=config.videos,
         videos_dir=str(config.output / VIDEOS_FOLDER) if config.videos else None,
+        initial_states=None if config.eval.initial_states is None else tuple(config.eval.initial_states),
     )
 
 
@@ -266,7 +276,10 @@ def checked_groups(config: EvaluationConfig) -> dict[int, tuple[list[str], Rollo
     sources = read_sources(folder)
     for task in config.tasks:
         check_max_steps(config.env.kind, task, config.env.max_steps)
-    chosen = tasks_by_source(config.policy.path, sources, config.env.kind, config.tasks)
+        check_initial_states(config.env.kind, task, config.eval.initial_states)
+    chosen = tasks_by_source(
+        config.policy.path, sources, config.env.kind, config.tasks, config.policy.allow_other_robot
+    )
     groups = {number: (tasks, rollout_config(config, sources[number])) for number, tasks in chosen.items()}
     _check_output(config)
     return groups

@@ -33,6 +33,7 @@ class RolloutConfig:
     cameras: CameraConfig | None = None  # the first makes the videos; None: the environment's usual ones
     videos_per_task: int = 0
     videos_dir: str | None = None
+    initial_states: tuple[int, ...] | None = None  # official, gone through in this order; None: all in their own order
 
     def __post_init__(self) -> None:
         for name in ("execute_steps", "batch_size", "num_processes"):
@@ -63,6 +64,25 @@ def check_max_steps(environment_type: EnvironmentType, task: str, max_steps: int
     return limits.usual if max_steps is None else max_steps
 
 
+def check_initial_states(
+    environment_type: EnvironmentType, task: str, initial_states: Sequence[int] | None
+) -> Sequence[int]:
+    """The official initial states that a task's episodes go through, none where the seeds draw layouts."""
+    count = environment_type.num_initial_states(task)
+    if initial_states is None:
+        return range(count)
+    if not count:
+        raise ConfigError(
+            f"initial_states={list(initial_states)}: {environment_type.title} has no official initial states; leave it "
+            "out, its layouts are drawn by the seed"
+        )
+    unknown = next((state for state in initial_states if not 0 <= state < count), None)
+    if unknown is not None or not initial_states:
+        named = "no state" if unknown is None else str(unknown)
+        raise ConfigError(f"initial_states names {named}; {task} has the states 0 to {count - 1}")
+    return initial_states
+
+
 def rollout(
     policy_factory: PolicyFactory,
     environment_type: EnvironmentType,
@@ -76,11 +96,11 @@ def rollout(
 
     ``policy_factory`` is pickled and called once in every process, so it must be a function of a module or a partial
     of one; it loads the policy where it is used. Episodes are grouped before they are spread, so that a batch always
-    holds the same episodes.
+    holds the same episodes. One that a video is wanted of is known if it has one.
     """
     config = config or RolloutConfig()
     resolved = environment_type.resolve_tasks(tasks)
-    episodes = {task: evaluation_episodes(environment_type, task, seeds) for task in resolved}
+    episodes = {task: evaluation_episodes(environment_type, task, seeds, config.initial_states) for task in resolved}
     if not seeds:
         raise ConfigError("no seed was given; rollouts need at least one")
     plan = _Plan(
@@ -93,7 +113,11 @@ def rollout(
     together = min(config.batch_size, environment_type.max_per_process or config.batch_size)
     ordered = [episode for own in episodes.values() for episode in own]
     groups = [ordered[start : start + together] for start in range(0, len(ordered), together)]
-    results = dict(known or {})
+    results = {
+        episode: result
+        for episode, result in (known or {}).items()
+        if result.video is not None or episode not in plan.recorded
+    }
     missing = [group for group in groups if not all(episode in results for episode in group)]
     if not missing:
         return RolloutResult(tuple(results[episode] for episode in ordered))
@@ -105,10 +129,15 @@ def rollout(
     return RolloutResult(tuple(results[episode] for episode in ordered))
 
 
-def evaluation_episodes(environment_type: EnvironmentType, task: str, seeds: Sequence[int]) -> list[RolloutEpisode]:
-    """The episodes of a task: official initial states in their order where there are some, or the seeds' layouts."""
-    count = environment_type.num_initial_states(task)
-    return [RolloutEpisode(task, seed, number % count if count else None) for number, seed in enumerate(seeds)]
+def evaluation_episodes(
+    environment_type: EnvironmentType, task: str, seeds: Sequence[int], initial_states: Sequence[int] | None = None
+) -> list[RolloutEpisode]:
+    """The episodes of a task: official initial states, all or those that are named, in turn, or the seeds' layouts."""
+    states = check_initial_states(environment_type, task, initial_states)
+    return [
+        RolloutEpisode(task, seed, states[number % len(states)] if states else None)
+        for number, seed in enumerate(seeds)
+    ]
 
 
 def _run_groups(

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ptr_robot.envs.base import CameraConfig, EnvironmentType
 from ptr_robot.errors import ConfigError
 from ptr_robot.eval.rollout_policy import RolloutEpisode, RolloutObservation
+from ptr_robot.eval.same_robot import of_same_robot
 from ptr_robot.policy.deployed import DeployedPolicy, RobotObservation
 from ptr_robot.train.checkpoint_folders import latest_checkpoint
 from ptr_robot.train.sources import SourceRecord
@@ -55,15 +56,15 @@ def load_rollout_policy(
     camera_names: Sequence[str] | None = None,
     n_action_steps: int | None = None,
 ) -> CheckpointPolicy:
-    """The policy at ``path`` with the maps of one of its sources, the first that can be fed unless named.
+    """The policy at ``path`` with the maps of one of its sources, the first that can be fed unless named by ``number``.
 
     ``n_action_steps`` actions of a chunk are carried out before the next look, all of them if it is unset.
 
     A partial of this function is what ``rollout`` calls in each of its processes.
     """
     trained = load_trained(checkpoint_folder(Path(path)))
-    fed = fed_sources(path, trained.sources, environment_type)
-    source = trained.sources[fed[0] if number is None else number]
+    # Whoever names a source has compared its robot with the environment's, or knows better.
+    source = trained.sources[fed_sources(path, trained.sources, environment_type)[0] if number is None else number]
     cameras = cameras_by_key(path, source, environment_type, camera_names)
     deployed = DeployedPolicy(trained.policy, trained.belief, source, device=device, n_action_steps=n_action_steps)
     state_key = state_key_of(source, environment_type)
@@ -83,10 +84,14 @@ def same_checkpoint(one: Path, other: Path) -> bool:
 
 
 def tasks_by_source(
-    path: str, sources: Sequence[SourceRecord], environment_type: EnvironmentType, tasks: Sequence[str]
+    path: str,
+    sources: Sequence[SourceRecord],
+    environment_type: EnvironmentType,
+    tasks: Sequence[str],
+    allow_other_robot: bool = False,
 ) -> dict[int, list[str]]:
     """Which tasks are met with the maps of which source: one that shows the task, or the only one there is."""
-    fed = fed_sources(path, sources, environment_type)
+    fed = fed_sources(path, sources, environment_type, allow_other_robot)
     chosen: dict[int, list[str]] = {}
     for task in tasks:
         showing = [number for number in fed if environment_type.instruction(task) in sources[number].tasks]
@@ -97,7 +102,12 @@ def tasks_by_source(
     return chosen
 
 
-def fed_sources(path: str, sources: Sequence[SourceRecord], environment_type: EnvironmentType) -> list[int]:
+def fed_sources(
+    path: str,
+    sources: Sequence[SourceRecord],
+    environment_type: EnvironmentType,
+    allow_other_robot: bool = False,
+) -> list[int]:
     """The sources that the environment can feed, by number; a policy of another robot is refused in one line."""
     action_size = environment_type.action.size
     numbers = [
@@ -106,7 +116,7 @@ def fed_sources(path: str, sources: Sequence[SourceRecord], environment_type: En
         if state_key_of(source, environment_type) is not None and source.action_map.slots.size == action_size
     ]
     if numbers:
-        return numbers
+        return numbers if allow_other_robot else of_same_robot(path, sources, numbers, environment_type)
     known = ", ".join(
         f"{source.robot} ({source.state_key or 'state'} {source.state_map.slots.size}, "
         f"action {source.action_map.slots.size})"
@@ -149,12 +159,13 @@ def cameras_of(
     environment_type: EnvironmentType,
     image_size: int | None = None,
     names: Sequence[str] | None = None,
+    full_light: bool = False,
 ) -> CameraConfig:
     """The cameras that the policy looks through, with the pixels of its data, unless the user says."""
     found = tuple(dict.fromkeys(cameras_by_key(path, source, environment_type, names).values()))
     chosen = found or tuple(names or environment_type.default_cameras)
     size = recorded_size(path, source) if image_size is None else image_size
-    return environment_type.check_cameras(CameraConfig(chosen, size))
+    return environment_type.check_cameras(CameraConfig(chosen, size, full_light))
 
 
 def recorded_size(path: str, source: SourceRecord) -> int:

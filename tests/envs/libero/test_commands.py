@@ -62,6 +62,26 @@ def test_a_policy_of_another_robot_is_refused_before_anything_is_simulated(capfd
     assert "LIBERO gives a state of 8 or 83 numbers and takes an action of 7" in complaint
 
 
+@pytest.mark.libero
+@pytest.mark.parametrize(
+    ("states", "words"),
+    [
+        ("[0, 50]", "initial_states names 50; libero_object_1 has the states 0 to 49"),
+        ("[-1]", "initial_states names -1; libero_object_1 has the states 0 to 49"),
+        ("[]", "initial_states names no state"),
+        ("0:10", "Couldn't parse '0:10' into an int"),
+    ],
+)
+def test_initial_states_that_there_are_not_are_refused_before_anything_is_simulated(capfd, tmp_path, states, words):
+    run = save_run(make_trained("libero"), tmp_path / "run")
+    flags = [f"--policy.path={run}", "--env.type=libero", "--env.task=libero_object_1", "--eval.n_episodes=2"]
+    complaint = complaint_of(
+        capfd, "eval", *flags, f"--eval.initial_states={states}", f"--output_dir={tmp_path / 'out'}"
+    )
+    assert words in complaint
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.libero_assets
 def test_a_killed_worker_is_one_line_and_leaves_nothing(capfd, tmp_path, monkeypatch):
     """As the kernel does when memory runs out: here as soon as both workers run."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,8 +11,10 @@ import pytest
 
 from ptr_robot.envs.base import CameraConfig
 from ptr_robot.envs.libero.environment import ENVIRONMENT_STATE_KEY, STATE_KEY, LiberoEnvironment, axis_angle
+from ptr_robot.envs.libero.environment_type import Libero
+from ptr_robot.envs.libero.installation import ASSETS_VARIABLE, find_assets
 from ptr_robot.envs.workers import worker_processes
-from ptr_robot.errors import ConfigError, ShapeError
+from ptr_robot.errors import ConfigError, DataError, ShapeError
 
 pytestmark = pytest.mark.libero_assets
 
@@ -20,7 +24,7 @@ ACTIONS = np.random.default_rng(0).uniform(-1, 1, size=(6, 7)).astype(np.float32
 
 def our_observations() -> dict[str, Any]:
     """The last pictures and all states of a short episode, with light as LIBERO ships it."""
-    environment = LiberoEnvironment(TASK, CameraConfig(("image", "image2"), IMAGE_SIZE), full_light=True)
+    environment = Libero().make(TASK, CameraConfig(("image", "image2"), IMAGE_SIZE, full_light=True))
     environment.reset(SEED, INITIAL_STATE)
     states = [environment.states[STATE_KEY]]
     for action in ACTIONS:
@@ -165,6 +169,40 @@ def test_bad_input_is_named(cream_cheese):
         cream_cheese.step(np.full(7, np.nan))
     with pytest.raises(ConfigError, match="initial states 0 to 49, got 50"):
         cream_cheese.reset(0, 50)
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda whole: whole[: len(whole) // 2], "ParseError"),
+        (lambda whole: "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", "ParseError"),
+        (lambda whole: "<mujoco/>", "AttributeError"),
+        (lambda whole: whole.replace('pos="', 'pos="x '), "ValueError"),
+    ],
+)
+def test_a_damaged_asset_is_one_line_that_names_the_task_and_the_folder(tmp_path, monkeypatch, damage, words):
+    cheese = Path("stable_hope_objects/cream_cheese/cream_cheese.xml")
+    copied = linked_copy(find_assets(), tmp_path / "assets", cheese)
+    (copied / cheese).write_text(damage((copied / cheese).read_text()))
+    monkeypatch.setenv(ASSETS_VARIABLE, str(copied))
+    monkeypatch.setenv("LIBERO_CONFIG_PATH", str(tmp_path / "settings"))
+    with pytest.raises(DataError, match=rf"{TASK}: LIBERO could not build .* assets in {copied} \({words}: ") as caught:
+        LiberoEnvironment(TASK)
+    assert "\n" not in str(caught.value)
+
+
+def linked_copy(folder: Path, copied: Path, own: Path) -> Path:
+    """A folder of links to all that is in ``folder``, but for the file ``own``, which is a copy."""
+    copied.mkdir()
+    first, *rest = own.parts
+    for entry in folder.iterdir():
+        if entry.name != first:
+            (copied / entry.name).symlink_to(entry)
+        elif rest:
+            linked_copy(entry, copied / first, Path(*rest))
+        else:
+            shutil.copy(entry, copied / first)
+    return copied
 
 
 def test_axis_angle_turns_vectors_as_its_quaternion_does():

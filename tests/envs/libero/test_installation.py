@@ -35,6 +35,18 @@ def test_a_folder_without_the_assets_is_refused_by_name(monkeypatch, tmp_path):
         installation.find_assets()
 
 
+def test_a_folder_of_empty_folders_is_refused(tmp_path):
+    for name in installation._ASSET_FOLDERS:
+        (tmp_path / name / "part").mkdir(parents=True)
+        (tmp_path / name / "part" / "model.xml").touch()
+    assert installation.check_assets(tmp_path, "here") == tmp_path.resolve()
+    (tmp_path / "scenes" / "part" / "model.xml").unlink()
+    with pytest.raises(
+        DataError, match=r"here: .*, scenes is missing in it or holds no file; .*make libero DOWNLOAD=1"
+    ):
+        installation.check_assets(tmp_path, "here")
+
+
 def test_the_settings_file_is_written_once_and_then_left_alone(monkeypatch, tmp_path):
     monkeypatch.setenv("LIBERO_CONFIG_PATH", str(tmp_path / "settings"))
     path = installation.write_config()

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ptr_robot.envs.base import CameraConfig, Environment, Image, clip_action
 from ptr_robot.envs.libero.goals import GOALS_DIM, OBJECTS_DIM, goal_numbers, object_ways
 from ptr_robot.envs.libero.initial_states import initial_state as read_initial_state
-from ptr_robot.envs.libero.installation import import_libero
+from ptr_robot.envs.libero.installation import find_assets, import_libero
 from ptr_robot.envs.libero.rendering import CAMERAS, LiberoCameras
 from ptr_robot.envs.libero.substeps import Substeps
 from ptr_robot.envs.libero.suites import LiberoTask, resolve_task
@@ -29,18 +29,19 @@ NUM_SETTLING_STEPS = 10
 NO_OPERATION = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0])
 _MOMENT = "ptr_moment"
 _MAX_DRAWS = 100
+# An asset is a SyntaxError where it is no XML; what it lacks otherwise, robosuite and MuJoCo look up in vain.
+_OF_DAMAGED_ASSETS = (OSError, ValueError, AssertionError, SyntaxError, AttributeError, LookupError, TypeError)
 _HORIZON = 100_000  # robosuite's own limit, which must never end an episode
 
 
 class LiberoEnvironment(Environment):
     """One task; ``reset`` starts from one of the fifty official initial states, or from a layout drawn by the seed."""
 
-    def __init__(self, task: str, cameras: CameraConfig = DEFAULT_CAMERAS, full_light: bool = False) -> None:
+    def __init__(self, task: str, cameras: CameraConfig = DEFAULT_CAMERAS) -> None:
         self._task = resolve_task(task)
         self.task = self._task.name
         self.instruction = self._task.instruction
         self._camera_config = cameras
-        self._full_light = full_light
         self._cameras: LiberoCameras | None = None
         self.simulator = _make_simulator(self._task)
         self._substeps = Substeps(self.simulator.sim)
@@ -86,7 +87,7 @@ class LiberoEnvironment(Environment):
         self._checked_observation()
         if self._cameras is None:
             model = self.simulator.sim.model._model
-            self._cameras = LiberoCameras(model, self._camera_config.image_size, self._full_light)
+            self._cameras = LiberoCameras(model, self._camera_config.image_size, self._camera_config.full_light)
         return self._cameras.render(self._moment, camera)
 
     def close(self) -> None:
@@ -152,6 +153,7 @@ def _seeded(seed: int) -> Iterator[None]:
 def _make_simulator(task: LiberoTask) -> Any:
     """LIBERO's own environment, without its renderer."""
     wrapper = import_libero("libero.libero.envs.env_wrapper")
+    xml_error = import_libero("robosuite.utils.errors").XMLError
     try:
         return wrapper.ControlEnv(
             bddl_file_name=str(task.problem_file),
@@ -161,8 +163,12 @@ def _make_simulator(task: LiberoTask) -> Any:
             ignore_done=True,
             horizon=_HORIZON,
         ).env
-    except (OSError, ValueError, AssertionError) as error:
-        raise DataError(f"{task.name}: LIBERO could not build the scene ({str(error).splitlines()[0]})") from error
+    except (*_OF_DAMAGED_ASSETS, xml_error) as error:
+        reason = (str(error).splitlines() or [""])[0]
+        raise DataError(
+            f"{task.name}: LIBERO could not build the scene from the assets in {find_assets()} "
+            f"({type(error).__name__}: {reason}); if a file there is damaged, copy it again"
+        ) from error
 
 
 def _observe_moment(simulator: Any) -> Any:

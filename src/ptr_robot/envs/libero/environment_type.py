@@ -39,6 +39,7 @@ class Libero(EnvironmentType):
     action = VectorFeature(ACTION_DIM, (*_POSE, "gripper"))
     cameras: ClassVar = {name: f"observation.images.{name}" for name in CAMERAS}
     default_cameras = tuple(CAMERAS)
+    has_full_light = True
     default_tasks = ("libero_object",)
     study_state = ENVIRONMENT_STATE_KEY
     study_robot = "libero_objects"

@@ -59,10 +59,18 @@ def downloaded_assets() -> Path:
 
 def check_assets(folder: Path, name: str) -> Path:
     """Refuse a folder that lacks some of the assets."""
-    missing = [part for part in _ASSET_FOLDERS if not (folder / part).is_dir()]
+    missing = [part for part in _ASSET_FOLDERS if not _holds_files(folder / part)]
     if missing:
-        raise DataError(f"{name}: not a folder of LIBERO's assets, {', '.join(missing)} is missing in it")
+        raise DataError(
+            f"{name}: not a folder of all of LIBERO's assets, {', '.join(missing)} is missing in it or holds no file; "
+            f"set {ASSETS_VARIABLE} to one that has them, or download them with: make libero DOWNLOAD=1"
+        )
     return folder.resolve()
+
+
+def _holds_files(folder: Path) -> bool:
+    """Whether there is a file anywhere below: a download that was stopped leaves empty folders."""
+    return any(files for _, _, files in os.walk(folder, followlinks=True))
 
 
 def write_config() -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,8 +14,9 @@ from ptr_robot.envs.libero.installation import (
     package_root,
     write_config,
 )
-from ptr_robot.errors import DataError, PTRError
+from ptr_robot.errors import DataError, PTRError, require
 
+REPOSITORY = "lerobot/libero-assets"  # a dataset of the hub, from which hf-libero, too, downloads
 _DOWNLOAD = "--download"
 
 
@@ -26,16 +28,36 @@ def prepare(download: bool) -> list[str]:
 
 
 def _download() -> Path:
-    """Fetch the assets as hf-libero does, to where it looks for them."""
-    import importlib
+    """Fetch what is missing of the assets, to where hf-libero looks for them.
 
+    hf-libero's own function takes four folders, whatever is in them, for all of it, and never goes on with a download
+    that was interrupted.
+    """
+    folder = downloaded_assets()
+    hub = require("huggingface_hub", "lerobot")
     try:
-        module = importlib.import_module("libero.libero.utils.download_utils")
-        module.download_assets_from_huggingface()
+        with contextlib.redirect_stdout(sys.stderr):  # standard output is for what was prepared
+            # Asked for first: where the hub does not answer, its client takes a folder that is there for a whole one.
+            expected = hub.HfApi().dataset_info(REPOSITORY).siblings or ()
+            hub.snapshot_download(REPOSITORY, repo_type="dataset", local_dir=folder)
     except Exception as error:  # the hub's client raises many kinds
-        reason = str(error).splitlines()[0]
-        raise DataError(f"LIBERO's assets could not be downloaded ({type(error).__name__}: {reason})") from error
-    return check_assets(downloaded_assets(), str(downloaded_assets()))
+        reason = (str(error).splitlines() or [""])[0]
+        raise DataError(
+            f"LIBERO's assets could not be downloaded to {folder} ({type(error).__name__}: {reason}); what is there "
+            "stays: go on with make libero DOWNLOAD=1"
+        ) from error
+    _check_complete(folder, [file.rfilename for file in expected])
+    return check_assets(folder, str(folder))
+
+
+def _check_complete(folder: Path, names: Sequence[str]) -> None:
+    """A file has its name once it is whole; until then the hub's client keeps it elsewhere."""
+    missing = [name for name in names if not (folder / name).is_file()]
+    if missing:
+        raise DataError(
+            f"{folder}: {len(missing)} of {len(names)} files are still missing, {missing[0]} among them; "
+            "go on with: make libero DOWNLOAD=1"
+        )
 
 
 def _link(assets: Path) -> str:

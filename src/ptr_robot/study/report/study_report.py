@@ -12,12 +12,13 @@ from rich.markup import escape
 
 from ptr_robot.errors import DataError
 from ptr_robot.files import atomic_file
-from ptr_robot.study.analysis.findings import StudyFindings, find
+from ptr_robot.study.analysis.findings import SettingFinding, StudyFindings, find
 from ptr_robot.study.analysis.pooling import PoolingFinding, find_pooling, pooling_table
 from ptr_robot.study.analysis.sweeps import Sweep, find_sweeps, sweep_table
 from ptr_robot.study.engine.json_values import write_json
 from ptr_robot.study.report.figures import draw_figures
 from ptr_robot.study.report.paper_figures import draw_paper_figures
+from ptr_robot.study.report.scorer_table import scorer_table
 from ptr_robot.study.report.tables import NOTES, overview_table, setting_tables, time_table
 from ptr_robot.study.report.text_table import TextTable
 from ptr_robot.study.run import StudyRecords
@@ -40,7 +41,7 @@ def write_report(records: StudyRecords, root: Path) -> StudyReport:
     if not records.done and not records.failed:
         raise DataError(f"{root} has no record of this study's cells; run it without --report_only")
     findings, sweeps, pooling = find(records), find_sweeps(records), find_pooling(records)
-    tables = [t for setting in findings.settings for t in setting_tables(setting, records.study)]
+    tables = [t for setting in findings.settings for t in _tables_of(setting, records)]
     pooled = pooling_table(pooling, records.study)
     further = [sweep_table(sweeps), pooled, time_table(findings) if findings.settings else None]
     shown = (*tables, *(table for table in further if table is not None))
@@ -50,6 +51,11 @@ def write_report(records: StudyRecords, root: Path) -> StudyReport:
     draw_figures(findings, sweeps, root / FIGURES_FOLDER)
     draw_paper_figures(findings, sweeps, root / FIGURES_FOLDER)
     return report
+
+
+def _tables_of(setting: SettingFinding, records: StudyRecords) -> list[TextTable]:
+    scorers = scorer_table(setting, records.done)
+    return [*setting_tables(setting, records.study), *([] if scorers is None else [scorers])]
 
 
 def print_report(report: StudyReport, console: Console) -> None:

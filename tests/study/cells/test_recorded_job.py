@@ -179,7 +179,7 @@ def test_a_cell_keeps_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     path = tmp_path / "study.yaml"
     path.write_text(yaml.safe_dump({**STUDY, "settings": {"a": {}}, "methods": ["sft"]}))
     (cell,) = plan_cells(read_study(str(path)), tmp_path)
-    assert cell.identity == "93da5c38aa7939ae2179"
+    assert cell.identity == "b4f3a9e0e0f66990b244"
 
 
 @pytest.mark.slow

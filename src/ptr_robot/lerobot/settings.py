@@ -23,7 +23,7 @@ class PTRSettings(PTRConfig):
     # The longer side of the images that targets are made of; larger ones are shrunk.
     target_pixels: int = 256
     # The run's --steps: warm-up, controller and EMA encoder then keep the paper's proportions, as in ptr train; by
-    # default they are those of its 60,000 steps.
+    # default they are those of its 60,000 steps. Values that are given for them are scaled, too.
     run_steps: int | None = None
     # Learning rate of PTR's heads; by default the policy's.
     lr: float | None = None
